@@ -222,10 +222,11 @@ func (s *Store) beginPut(digest string) {
 	under := &writing{of: s.gives.offered[digest][0], cancel: cancel, done: make(chan struct{})}
 	s.gives.puts[digest] = under
 	s.gives.work.Go(func() {
-		record, err := s.store(ctx, digest, under.of.data)
+		sent, err := s.send(ctx, digest, under.of.data)
 		cancel()
 		close(under.done)
-		s.endPut(digest, int64(len(under.of.data)), record, err)
+		record, err := s.settle(sent, err)
+		s.endPut(digest, int64(sent.size), record, err)
 	})
 }
 
@@ -247,12 +248,7 @@ func (s *Store) endPut(digest string, bytes int64, record []byte, err error) {
 }
 
 func (s *Store) remove(digest string) {
-	s.gives.mutex.Lock()
-	record := s.gives.records[digest]
-	s.gives.mutex.Unlock()
-	if err := s.unstore(digest, record); err != nil && s.gives.open.Err() == nil {
-		slog.Warn("a part that was given cannot be removed", "bucket", s.bucket, "digest", digest, "error", err)
-	}
+	s.unstore(digest)
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
 	delete(s.gives.records, digest)

@@ -36,6 +36,9 @@ func chunkSubject(bucket, id string) string { return "$O." + bucket + ".C." + id
 // chunkID is unique for each put, so that two writers of one content never mix their chunks.
 func chunkID(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + "." + nuid.Next() }
 
+// chunksOfSum is where all writers of one content put their chunks.
+func chunksOfSum(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + ".*" }
+
 // manifest is what a store says of a part.
 type manifest struct {
 	info      jetstream.ObjectInfo

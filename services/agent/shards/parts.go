@@ -3,9 +3,11 @@ package shards
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -20,66 +22,85 @@ const (
 	windowPause  = 250 * time.Millisecond
 	ackTimeout   = time.Minute // of a chunk, while the processor has much else to do
 	purgeTimeout = 10 * time.Second
+	purgePause   = 250 * time.Millisecond // before a purge that failed is tried again
 )
 
-// store writes a part into the bucket as the library's Put does, but that it hashes nothing: the digest is known, and hashing is
-// most of what a put costs. It returns the record. A write that fails leaves nothing.
-func (s *Store) store(ctx context.Context, digest string, data []byte) (record []byte, err error) {
+// put is a part on its way into the bucket.
+type put struct {
+	digest string
+	sum    [sha256.Size]byte
+	id     string // of its chunks
+	size   int
+	acks   []jetstream.PubAckFuture // of the chunks
+}
+
+// send begins to write a part into the bucket as the library's Put does, but that it hashes nothing: the digest is known, and hashing
+// is most of what a put costs. The memory is not read any more when it returns.
+func (s *Store) send(ctx context.Context, digest string, data []byte) (sent put, err error) {
 	sum, err := sumOf(digest)
 	if err != nil {
-		return nil, fmt.Errorf("digest: %w", err)
+		return sent, fmt.Errorf("digest: %w", err)
 	}
-	id := chunkID(sum)
-	subject := chunkSubject(s.bucket, id)
-	sequences, err := s.sendChunks(ctx, subject, data)
-	if err == nil {
-		record, err = json.Marshal(newInfo(s.bucket, digest, id, len(data), sum, sequences))
-	}
-	if err == nil {
-		_, err = s.js.Publish(context.WithoutCancel(ctx), metaSubject(s.bucket, digest), record)
-	}
-	if err != nil {
-		return nil, errors.Join(err, s.purge(metaSubject(s.bucket, digest)), s.purge(subject))
-	}
-	return record, nil
-}
-
-// unstore removes a part, its record first.
-func (s *Store) unstore(digest string, record []byte) error {
-	var info jetstream.ObjectInfo
-	if err := json.Unmarshal(record, &info); err != nil {
-		return err
-	}
-	if err := s.purge(metaSubject(s.bucket, digest)); err != nil {
-		return err
-	}
-	return s.purge(chunkSubject(s.bucket, info.NUID))
-}
-
-// sendChunks returns when every chunk is stored or refused: one stored behind the purge would stay.
-func (s *Store) sendChunks(ctx context.Context, subject string, data []byte) (sequences []uint64, err error) {
-	var futures []jetstream.PubAckFuture
+	sent = put{digest: digest, sum: sum, id: chunkID(sum), size: len(data)}
 	for chunk := range slices.Chunk(data, chunkBytes) {
 		var future jetstream.PubAckFuture
-		if future, err = s.publishChunk(ctx, &nats.Msg{Subject: subject, Data: chunk}); err != nil {
-			break
+		if future, err = s.publishChunk(ctx, &nats.Msg{Subject: chunkSubject(s.bucket, sent.id), Data: chunk}); err != nil {
+			return sent, err
 		}
-		futures = append(futures, future)
+		sent.acks = append(sent.acks, future)
 	}
-	patience, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { time.AfterFunc(purgeTimeout, cancel) })()
-	for _, future := range futures {
+	return sent, ctx.Err()
+}
+
+// settle waits until every chunk is stored or refused, for one stored behind the purge would stay: until the store is closed, or
+// ackTimeout is over. Unless the put failed it stores the record, and returns that.
+func (s *Store) settle(sent put, failed error) (record []byte, err error) {
+	var sequences []uint64
+	for _, chunk := range sent.acks {
 		select {
-		case ack := <-future.Ok():
+		case ack := <-chunk.Ok():
 			sequences = append(sequences, ack.Sequence)
-		case refused := <-future.Err():
-			err = cmp.Or(err, refused)
-		case <-patience.Done():
-			return nil, ctx.Err()
+		case refused := <-chunk.Err():
+			failed = cmp.Or(failed, refused)
+		case <-s.gives.open.Done():
+			return nil, s.gives.open.Err()
 		}
 	}
-	return sequences, cmp.Or(err, ctx.Err())
+	if failed != nil {
+		return nil, failed
+	}
+	record, err = json.Marshal(newInfo(s.bucket, sent.digest, sent.id, sent.size, sent.sum, sequences))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(s.gives.open, ackTimeout)
+	defer cancel()
+	_, err = s.js.Publish(ctx, metaSubject(s.bucket, sent.digest), record)
+	return record, err
+}
+
+// unstore removes a part, its record first, and what is there of puts of it that failed. It tries until it holds, or the store is closed.
+func (s *Store) unstore(digest string) {
+	sum, err := sumOf(digest)
+	if err != nil {
+		return // nothing of it was put
+	}
+	for warned := false; s.gives.open.Err() == nil; warned = true {
+		err := s.purge(metaSubject(s.bucket, digest))
+		if err == nil {
+			err = s.purge(chunkSubject(s.bucket, chunksOfSum(sum)))
+		}
+		if err == nil {
+			return
+		}
+		if !warned && s.gives.open.Err() == nil {
+			slog.Warn("a part that was given cannot be removed yet", "bucket", s.bucket, "digest", digest, "error", err)
+		}
+		select {
+		case <-time.After(purgePause):
+		case <-s.gives.open.Done():
+		}
+	}
 }
 
 // publishChunk waits for room in the window. It is not tried again: the memory may be its owner's by then.
@@ -95,9 +116,8 @@ func (s *Store) publishChunk(ctx context.Context, chunk *nats.Msg) (jetstream.Pu
 	}
 }
 
-// purge goes on though whoever wrote has given up.
 func (s *Store) purge(subject string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), purgeTimeout)
+	ctx, cancel := context.WithTimeout(s.gives.open, purgeTimeout)
 	defer cancel()
 	return s.stream.Purge(ctx, jetstream.WithPurgeSubject(subject))
 }

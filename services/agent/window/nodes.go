@@ -31,16 +31,16 @@ func (w *Window) note(now time.Time) {
 // turns returns the wants in the order in which they are served: first that of the node which holds least, with what it asked for
 // longer; of nodes alike, that which was granted nothing for longest. So a node waits behind one want of each other, however many and
 // old those are. O(wants log wants).
-func (w *Window) turns(held map[string]int64) []*want {
+func (w *Window) turns(held map[string]load) []*want {
 	type turn struct {
 		want          *want
 		before, since int64 // bytes that its node holds and asked for longer; the node's last grant
 	}
-	turns, before := make([]turn, len(w.wants)), maps.Clone(held)
+	turns, longer := make([]turn, len(w.wants)), map[string]int64{}
 	for i, want := range w.wants {
 		name := want.Reader.Node
-		turns[i] = turn{want, before[name], w.nodes[name].granted}
-		before[name] += want.Bytes
+		turns[i] = turn{want, held[name].bytes + longer[name], w.nodes[name].granted}
+		longer[name] += want.Bytes
 	}
 	slices.SortStableFunc(turns, func(a, b turn) int {
 		return cmp.Or(cmp.Compare(a.before, b.before), cmp.Compare(a.since, b.since))
@@ -65,29 +65,26 @@ func (p *part) heldBy(node string) bool {
 	return false
 }
 
-// holds reports whether a connection holds something.
-func (w *Window) holds(reader Reader) bool {
-	for _, p := range w.parts {
-		if !p.holders[reader].IsZero() {
-			return true
-		}
-	}
-	return false
+// load is how much a node holds.
+type load struct {
+	bytes int64
+	parts int
 }
 
-// held is how much each node holds: what several connections of one share counts once.
-func (w *Window) held() map[string]int64 {
-	held := map[string]int64{}
+// held is how much each node holds, what several connections of one share counting once, and which connections hold something.
+func (w *Window) held() (nodes map[string]load, connections map[Reader]bool) {
+	nodes, connections = map[string]load{}, map[Reader]bool{}
 	for _, p := range w.parts {
-		nodes := map[string]bool{}
+		var counted []string
 		for reader := range p.holders {
-			nodes[reader.Node] = true
-		}
-		for node := range nodes {
-			held[node] += p.bytes
+			connections[reader] = true
+			if name := reader.Node; !slices.Contains(counted, name) {
+				counted = append(counted, name)
+				nodes[name] = load{nodes[name].bytes + p.bytes, nodes[name].parts + 1}
+			}
 		}
 	}
-	return held
+	return nodes, connections
 }
 
 // share is how much a node may hold while so many read.

@@ -16,7 +16,9 @@ const (
 	ReaderBytes = 64 << 20  // that one node may hold
 	TotalBytes  = 128 << 20 // of all parts that are in the store, are being put or are being removed
 	MostWants   = 64        // that one node may have open
+	MostParts   = 64        // that one node may hold
 	AllWants    = 4096      // that all nodes may have open
+	LeastBytes  = 64 << 10  // that a part counts: each message takes up to 2 KiB beside its bytes, and there are two at least
 	PutsAtOnce  = 2         // they hide the server's round trips; more of them are each done later
 )
 
@@ -94,6 +96,7 @@ const (
 
 // Want adds a want. It reports false where the reader's node, or all of them, want too much already. O(wants).
 func (w *Window) Want(wanted Want, now time.Time) bool {
+	wanted.Bytes = max(wanted.Bytes, LeastBytes)
 	open := 0
 	for _, other := range w.wants {
 		if other.Reader.Node == wanted.Reader.Node {
@@ -179,10 +182,13 @@ func (w *Window) forget(which func(*want) bool) { w.wants = slices.DeleteFunc(w.
 // Stored says that a part that was to be put is there.
 func (w *Window) Stored(digest string) { w.parts[digest].state = there }
 
-// Failed says that a part could not be put, and that nothing of it is in the store. Readers that want it hear that they are to
-// ask again.
+// Failed says that a part could not be put. What came of it into the store is removed, and readers that want it hear that they are
+// to ask again.
 func (w *Window) Failed(digest string) {
-	delete(w.parts, digest)
+	p := w.parts[digest]
+	p.state = removing
+	clear(p.holders)
+	w.tasks = append(w.tasks, Task{Kind: Remove, Digest: digest})
 	w.drop(Later, func(want *want) bool { return want.Digest == digest })
 }
 
@@ -220,11 +226,9 @@ func (w *Window) Next(now time.Time) []Task {
 	w.note(now)
 	w.expire(now)
 	w.grant(now)
-	for _, digest := range w.sorted() {
-		if p := w.parts[digest]; p.state == there && len(p.holders) == 0 {
-			p.state = removing
-			w.tasks = append(w.tasks, Task{Kind: Remove, Digest: digest})
-		}
+	for _, digest := range w.unheld() {
+		w.parts[digest].state = removing
+		w.tasks = append(w.tasks, Task{Kind: Remove, Digest: digest})
 	}
 	for _, want := range w.wants {
 		if now.Sub(want.asked) >= AnswerWithin {
@@ -237,10 +241,12 @@ func (w *Window) Next(now time.Time) []Task {
 	return tasks
 }
 
-func (w *Window) sorted() []string {
-	digests := make([]string, 0, len(w.parts))
-	for digest := range w.parts {
-		digests = append(digests, digest)
+// unheld returns the parts that are in the store for nobody.
+func (w *Window) unheld() (digests []string) {
+	for digest, p := range w.parts {
+		if p.state == there && len(p.holders) == 0 {
+			digests = append(digests, digest)
+		}
 	}
 	slices.Sort(digests)
 	return digests
@@ -267,15 +273,17 @@ func (w *Window) grant(now time.Time) {
 		n.crowded = false
 	}
 	free, puts := TotalBytes-w.Bytes(), w.puts()
-	held, share := w.held(), w.share()
+	held, holding := w.held()
+	share := w.share()
 	served := map[*want]bool{}
 	for _, want := range w.turns(held) {
 		p, name := w.parts[want.Digest], want.Reader.Node
 		node := w.nodes[name]
-		room := p.heldBy(name) || held[name] == 0 || held[name]+want.Bytes <= share
+		mine := held[name]
+		room := p.heldBy(name) || mine.parts == 0 || mine.bytes+want.Bytes <= share && mine.parts < MostParts
 		switch {
 		case !room:
-			node.crowded = node.crowded || !w.holds(want.Reader)
+			node.crowded = node.crowded || !holding[want.Reader]
 			continue
 		case p != nil && p.state == removing:
 			continue
@@ -288,7 +296,7 @@ func (w *Window) grant(now time.Time) {
 			free, puts = free-want.Bytes, puts+1
 		}
 		if !p.heldBy(name) {
-			held[name] += p.bytes
+			held[name] = load{mine.bytes + p.bytes, mine.parts + 1}
 			w.grants++
 			node.granted = w.grants
 		}

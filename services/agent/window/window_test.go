@@ -108,6 +108,7 @@ func (g *giver) finish(fails, late bool) {
 			delete(reads, task.Digest)
 		}
 	case fails:
+		g.store[task.Digest] = 1 // what came of it
 		g.window.Failed(task.Digest)
 	default:
 		g.store[task.Digest] = 1
@@ -295,5 +296,48 @@ func TestWhateverReadersDoTheWindowIsBoundedAndEmptiesItself(t *testing.T) {
 				t.Fatalf("seed %d: reply %s never came", seed, reply)
 			}
 		}
+	}
+}
+
+// A message takes room beside its bytes: three thousand parts of 64 bytes are 2 MB of a bucket.
+func TestSmallPartsCountForWhatTheyTake(t *testing.T) {
+	g := begin(t, 0)
+	for node := range TotalBytes/LeastBytes/MostParts + 1 {
+		for i := range MostWants {
+			g.want(of(node), fmt.Sprint(node, " ", i), 64)
+			g.finish(false, false)
+		}
+	}
+	if parts := int64(len(g.store)); parts > TotalBytes/LeastBytes || parts*LeastBytes != g.window.Bytes() {
+		t.Errorf("%d parts, and the window counts %d bytes", parts, g.window.Bytes())
+	}
+}
+
+func TestANodeHoldsSoManyPartsAndNoMore(t *testing.T) {
+	g := begin(t, 0)
+	for i := range 2 * MostParts {
+		g.want(of(1), fmt.Sprint(i), 64)
+		g.finish(false, false)
+	}
+	if len(g.store) != MostParts {
+		t.Errorf("%d parts, expected %d", len(g.store), MostParts)
+	}
+}
+
+func TestWhatCameOfAPutThatFailedTakesRoomUntilItIsRemoved(t *testing.T) {
+	g := begin(t, 0)
+	reply := g.want(of(1), "a", 8*mebibyte)
+	g.finish(true, false)
+	if g.told[reply] != Later || g.window.Bytes() == 0 || len(g.under) != 1 || g.under[0].Kind != Remove {
+		t.Fatalf("told %v, %d bytes, under way %v", g.told, g.window.Bytes(), g.under)
+	}
+	again := g.want(of(1), "a", 8*mebibyte)
+	if len(g.under) != 1 {
+		t.Fatal("it is put before what came of it is removed")
+	}
+	g.finish(false, false)
+	g.finish(false, false)
+	if g.told[again] != Tell {
+		t.Errorf("told %v", g.told)
 	}
 }
