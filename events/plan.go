@@ -184,9 +184,12 @@ type Predicted struct {
 	SamplesPerSecond      float64          `json:"samplesPerSecond"`
 	// Unmeasured tells that the seconds are guesses that only compare plans: the job says none, and no node had told its speed.
 	Unmeasured bool `json:"unmeasured,omitempty"`
-	// Correction is what stepSeconds was multiplied by, for so many times as long as the model says did steps of the plan before
-	// take; zero: by nothing.
+	// Correction is what stepSeconds was multiplied by, for so many times as long as the model says did passes of the plan before
+	// take, or its steps where nobody told of passes; zero: by nothing.
 	Correction float64 `json:"correction,omitempty"`
+	// OverheadSeconds were added for what steps of the plan before took beyond that: to sum gradients and wait for each other. A node
+	// that trains alone is spared them, and stepSeconds of such a plan is without.
+	OverheadSeconds float64 `json:"overheadSeconds,omitempty"`
 }
 
 // Candidate is a plan that was weighed.

@@ -37,6 +37,9 @@ type Pace struct {
 	// StepSeconds is the median of the last steps, and Steps is how many there were.
 	StepSeconds float64 `json:"stepSeconds" is:"min=1e-9,max=1e6"`
 	Steps       int     `json:"steps" is:"min=1"`
+	// ComputeSeconds is how long the node passed micro-batches forward and backward in such a step, without what it waited for
+	// others: the median, too; zero: not known.
+	ComputeSeconds float64 `json:"computeSeconds,omitempty" is:"min=0,max=1e6"`
 	// Processors is how many the node's host has; zero: not known.
 	Processors int `json:"processors,omitempty"`
 }

@@ -24,6 +24,12 @@ type PlanRequest struct {
 	RestartSeconds float64 `json:"restartSeconds,omitempty" is:"min=0"`
 	// CurrentStepSeconds is how long a step of the plan in force takes, as the first few of its nodes measured; zero: not known.
 	CurrentStepSeconds float64 `json:"currentStepSeconds,omitempty" is:"min=0"`
+	// CurrentLeastSeconds is how long one would take in which the time beside passes is the least that it was under the plan; zero: not
+	// known. A plan that loses a node expects no more: what came later may be of that node or its links.
+	CurrentLeastSeconds float64 `json:"currentLeastSeconds,omitempty" is:"min=0"`
+	// CurrentComputeRatio is how many times as long as layers and speeds of this request say passes take in those steps, of the
+	// node of which that is most; zero: not known. A step's time beyond them is no part of any pass.
+	CurrentComputeRatio float64 `json:"currentComputeRatio,omitempty" is:"min=0"`
 }
 
 // PolicyReply is what a policy plug-in answers to a PlanRequest. Whatever else it says is ignored.
@@ -188,6 +194,47 @@ func (r *PlanRequest) Validate() error {
 		c.nested("current", r.Current.rules())
 	}
 	return c.err
+}
+
+// LosesNode reports whether a node that trains under the plan in force will not be there. O(nodes).
+func (r *PlanRequest) LosesNode() bool {
+	if r.Current == nil {
+		return false
+	}
+	there := make(map[string]bool, len(r.Nodes))
+	for _, node := range r.Nodes {
+		there[node.Node] = true
+	}
+	for node := range r.Current.HoldsOfAll() {
+		if _, trained := r.Current.Member(node); trained && !there[node] {
+			return true
+		}
+	}
+	return false
+}
+
+// ComputeRatio is how many times as long as layers and speeds of the request say the passes of a step of the plan in force take, where
+// so many seconds are measured by node: the most of those, for all wait for the slowest. Zero: not known. Steps in which some stand in
+// for others are no measure. O(nodes).
+func (r *PlanRequest) ComputeRatio(passes map[string]float64) (most float64) {
+	if r.Current == nil || len(r.Current.Reroutes) > 0 {
+		return 0
+	}
+	speeds := make(map[string]float64, len(passes))
+	for _, node := range r.Nodes {
+		if passes[node.Node] > 0 {
+			speeds[node.Node] = node.SpeedFactor
+		}
+	}
+	for _, pipeline := range r.Current.Pipelines {
+		for _, stage := range pipeline.Stages {
+			expected := float64(pipeline.MicroBatches) * r.Job.MicroBatchSeconds(stage.Layers)
+			if speed := speeds[stage.Node]; speed > 0 && expected > 0 {
+				most = max(most, passes[stage.Node]*speed/expected)
+			}
+		}
+	}
+	return most
 }
 
 func (d *Deferral) Validate() error { return within(d).err }

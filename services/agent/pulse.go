@@ -59,6 +59,15 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 	})
 }
 
+// Computed tells how long the trainer passed micro-batches forward and backward in a step, without what it waited for others. It is
+// called before that step's Report: predictions tell by it what a step takes beside.
+func (s *Session) Computed(seconds float64) {
+	s.tell(func() []machine.Action {
+		s.machine.Computed(seconds)
+		return nil
+	})
+}
+
 // Suspect tells that a peer does not answer on the data plane, at once.
 func (s *Session) Suspect(node string, refused bool, reason string) {
 	s.mutex.Lock()

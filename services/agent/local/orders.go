@@ -59,7 +59,11 @@ type Report struct {
 // validate names the field that is not as expected.
 func (r *Report) validate() error {
 	measured := events.Profile{Node: "n", SpeedFactor: 1, Layers: r.Layers, PeakBytes: r.PeakBytes, OtherBytes: r.OtherBytes}
-	return measured.Validate()
+	if err := measured.Validate(); err != nil {
+		return err
+	}
+	pace := events.Pace{Node: "n", Generation: 1, StepSeconds: 1, Steps: 1, ComputeSeconds: r.ComputeSeconds}
+	return pace.Validate()
 }
 
 // Order is what a trainer does next. Which fields are set follows from its kind.

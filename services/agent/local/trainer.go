@@ -303,6 +303,7 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		}
 	default:
 		t.state.completed(report.Done)
+		t.session.Computed(report.ComputeSeconds)
 		t.session.Report(report.Done, report.Seconds, report.Loss)
 		if report.MicroBatches > 0 && report.ComputeSeconds > 0 {
 			stage, _ := orders.Plan.Holds(t.node)

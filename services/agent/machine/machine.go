@@ -78,6 +78,7 @@ type Machine struct {
 	capturing bool             // the trainer's state gives units to those who pre-copy
 	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
 	pace      pace
+	computed  float64 // seconds of passes in the step under way
 	steps     steps   // of the plan in force
 	ending    *ending // told last; nil: training was never complete here
 }

@@ -18,6 +18,9 @@ type pace struct {
 	pending   uint64    // generation whose first step is awaited; zero for none
 }
 
+// Computed tells how long the trainer passed micro-batches in the step that it is about to complete.
+func (m *Machine) Computed(seconds float64) { m.computed = seconds }
+
 // Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first
 // step of a plan says how long training stood for it.
 func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Action {
@@ -34,19 +37,20 @@ func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Actio
 	if m.plan != nil && m.plan.plan.Paced(m.settings.Node) {
 		m.tellPace(now, seconds)
 	}
+	m.computed = 0
 	return m.act()
 }
 
 // tellPace says how long the steps of the plan in force take, once they are measured and where that is news.
 func (m *Machine) tellPace(now time.Time, seconds float64) {
-	usual, news := m.steps.note(m.generation(), seconds)
+	usual, news := m.steps.note(m.generation(), seconds, m.computed)
 	if !news {
 		return
 	}
 	m.do(Say{m.speaker.First(now, fmt.Sprintf("pace-%s-%d-%d", m.incarnation, m.generation(), m.done), events.PlanMeasured,
 		m.settings.Node, &events.Pace{
 			Node: m.settings.Node, Generation: m.generation(), Step: m.done, StepSeconds: usual, Steps: m.steps.counted,
-			Processors: m.settings.Processors,
+			ComputeSeconds: m.steps.usualPasses, Processors: m.settings.Processors,
 		})})
 }
 
@@ -57,8 +61,8 @@ func (m *Machine) Profiled(now time.Time, profile events.Profile) events.Event {
 }
 
 const (
-	warmSteps  = 2   // of a plan are not counted: the first ones compile, and warm caches
-	firstSteps = 10  // that are counted of a plan, before how long one takes is told
+	warmSteps  = 7   // of a plan are not counted: the first two compile, and warm caches, and layers are measured in the next five
+	firstSteps = 5   // that are counted of a plan, before how long one takes is told
 	mostSteps  = 640 // that are looked at at a time
 	paceNews   = 1.1 // by how much steps take more or less than was told, for it to be told again
 )
@@ -69,24 +73,28 @@ type steps struct {
 	generation uint64
 	warm       int
 	seconds    []float64
+	passes     []float64 // seconds of each that the node computed; 0: not told
 	window     int
 	told       float64 // seconds; zero: nothing was
 	counted    int     // of the last look
+	// usualPasses is the median of passes, of the last look.
+	usualPasses float64
 }
 
-// note takes a completed step of a plan. It returns the median of the last ones where that is news.
-func (s *steps) note(generation uint64, seconds float64) (usual float64, news bool) {
+// note takes a completed step of a plan, and its passes. It returns the median of the last ones where that is news.
+func (s *steps) note(generation uint64, seconds, passes float64) (usual float64, news bool) {
 	if s.generation != generation {
 		*s = steps{generation: generation, window: firstSteps}
 	}
 	if s.warm++; s.warm <= warmSteps {
 		return 0, false
 	}
+	s.passes = append(s.passes, passes)
 	if s.seconds = append(s.seconds, seconds); len(s.seconds) < s.window {
 		return 0, false
 	}
-	usual, s.counted = median(s.seconds), len(s.seconds)
-	s.seconds = s.seconds[:0]
+	usual, s.usualPasses, s.counted = median(s.seconds), median(s.passes), len(s.seconds)
+	s.seconds, s.passes = s.seconds[:0], s.passes[:0]
 	if usual <= 0 || usual < s.told*paceNews && usual > s.told/paceNews {
 		return usual, false
 	}

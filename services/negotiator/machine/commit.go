@@ -54,7 +54,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	clear(m.state.Blamed)
 	m.state.Doubts, m.state.Finals = nil, nil
 	clear(m.state.Busy)
-	clear(m.state.Steps)
+	clear(m.state.Measured)
 	clear(m.state.Gone)
 	clear(m.state.Fallen)
 	clear(m.state.Misread)

@@ -90,7 +90,7 @@ func isSure(link events.Link) bool {
 // waited for: nobody waits for such a link.
 func (m *Machine) slowing(plan *events.Plan) (slowest events.Link, slow bool) {
 	r, has := m.ring(plan)
-	step := m.currentStepSeconds()
+	step, _ := m.state.Measured.StepSeconds()
 	if !has || step == 0 {
 		return slowest, false
 	}

@@ -24,7 +24,8 @@ func rung(t *testing.T) *reduces {
 	}
 	plan.Sync.Rounds = []events.Round{{Groups: []events.Group{{Layers: events.Range{End: 1}, Nodes: []string{"n1", "n2", "n3", "n4"}}}}}
 	plan.Idle = []events.Idle{{Node: "n5", StepSeconds: 3, NeedsBytesPerSecond: 50e6}}
-	m.state.Plan, m.state.Steps["n1"] = plan, 1
+	m.state.Plan = plan
+	m.state.Measured.Take("n1", 1, 0)
 	r := &reduces{t, m, plan, time.Unix(1_800_000_000, 0)}
 	for _, from := range plan.Nodes {
 		for _, to := range plan.Nodes {
@@ -100,8 +101,8 @@ func TestALinkThatIsKnownToSlowAllWhoTrainIsNegotiated(t *testing.T) {
 		}, 40e6, 0.1, "n2", false},
 		{"another link of an end was measured once", func(r *reduces) { r.measure("n2", "n4", 40e6, 0) }, 40e6, 0.1, "n2", false},
 		{"that one reads well", func(r *reduces) { r.measure("n2", "n4", 100e6, 0) }, 40e6, 0.1, "n2", true},
-		{"of steps a hundred times as long", func(r *reduces) { r.machine.state.Steps["n1"] = 100 }, 40e6, 0.1, "n2", false},
-		{"nobody measured a step", func(r *reduces) { clear(r.machine.state.Steps) }, 40e6, 0.1, "n2", false},
+		{"of steps a hundred times as long", func(r *reduces) { r.machine.state.Measured.Take("n1", 100, 0) }, 40e6, 0.1, "n2", false},
+		{"nobody measured a step", func(r *reduces) { clear(r.machine.state.Measured) }, 40e6, 0.1, "n2", false},
 		{"the cluster holds", func(r *reduces) { r.machine.state.Hold.Active = true }, 40e6, 0.1, "n2", false},
 		{"a job of another kind", func(r *reduces) { r.plan.Kind = "" }, 40e6, 0.1, "n2", false},
 	} {

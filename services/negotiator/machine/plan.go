@@ -15,7 +15,6 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	request := &events.PlanRequest{
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
 		Changes: under.Opening.Changes, Job: m.measuredJob(), Current: inForce(m.state.Plan),
-		CurrentStepSeconds: m.currentStepSeconds(),
 	}
 	links, usual, all := m.state.told(nodes)
 	if request.Links = links; !all {
@@ -28,6 +27,8 @@ func (m *Machine) planRequest() *events.PlanRequest {
 			StateCopies: node.StateCopies, SpeedFactor: speeds[i], Samples: node.Samples,
 		})
 	}
+	request.CurrentStepSeconds, request.CurrentLeastSeconds = m.state.Measured.StepSeconds()
+	request.CurrentComputeRatio = request.ComputeRatio(m.state.Measured.Passes())
 	rate := m.state.Failures
 	if rate <= 0 {
 		rate = m.settings.FailuresPrior
@@ -49,7 +50,8 @@ func inForce(plan *events.Plan) *events.Plan {
 	}
 	told := *plan
 	told.Sync, told.Migration, told.Predicted, told.Considered = events.Sync{}, events.Migration{},
-		events.Predicted{Correction: plan.Predicted.Correction, Unmeasured: plan.Predicted.Unmeasured}, nil
+		events.Predicted{Correction: plan.Predicted.Correction, OverheadSeconds: plan.Predicted.OverheadSeconds,
+			Unmeasured: plan.Predicted.Unmeasured}, nil
 	told.Idle = nil
 	told.Nodes = slices.Clone(plan.Nodes)
 	for i, member := range told.Nodes {

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -58,15 +57,10 @@ func costsOf(layers []events.LayerCost, memory int64) []profile.Cost {
 // paced hears how long a step of the plan in force takes.
 func (m *Machine) paced(cause events.Event, pace events.Pace) []events.Event {
 	if plan := m.state.Plan; plan != nil && pace.Generation == plan.Generation && plan.Paced(pace.Node) {
-		m.state.Steps[pace.Node] = pace.StepSeconds
+		m.state.Measured.Take(pace.Node, pace.StepSeconds, pace.ComputeSeconds)
 		return m.heed(cause)
 	}
 	return nil
-}
-
-// currentStepSeconds is how long a step of the plan in force takes, by the median of those that told; zero: nobody did.
-func (m *Machine) currentStepSeconds() float64 {
-	return profile.Median(slices.Collect(maps.Values(m.state.Steps)))
 }
 
 // measuredJob is the job with what nodes measured in the place of what it declares.

@@ -59,6 +59,51 @@ func TestTheNextPlanIsAskedForWithWhatNodesMeasured(t *testing.T) {
 	}
 }
 
+func TestHowLongPassesTookIsToldBesideWhatLayersSay(t *testing.T) {
+	for what, test := range map[string]struct {
+		passes []float64 // of each node, beside what its layers and micro-batches say
+		lost   string
+		want   float64
+	}{
+		"the slowest counts, for all wait for it": {[]float64{1.1, 1.4, 1.2}, "", 1.4},
+		"one that is lost does not":               {[]float64{1.1, 1.4, 1.2}, "n2", 1.2},
+		"one of three told":                       {[]float64{0, 0, 1.3}, "", 1.3},
+		"nobody told":                             {[]float64{0, 0, 0}, "", 0},
+	} {
+		w := newWorld(t, 3)
+		job, plan := w.requests()[0].Job, w.plans()[0]
+		for i, node := range []string{"n1", "n2", "n3"} {
+			stage, _ := plan.Holds(node)
+			seconds := test.passes[i] * float64(plan.Pipelines[0].MicroBatches) * job.MicroBatchSeconds(stage)
+			w.hear(events.PlanMeasured, "/node/"+node, node, &events.Pace{Node: node, Generation: 1, StepSeconds: 7, Steps: 10, ComputeSeconds: seconds})
+		}
+		w.restart()
+		if test.lost != "" {
+			w.lose(test.lost)
+			w.run()
+		} else {
+			w.asksAnew("n4")
+		}
+		asked := w.requests()
+		if got := asked[len(asked)-1].CurrentComputeRatio; math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%s: passes took %v times what layers say, expected %v", what, got, test.want)
+		}
+	}
+}
+
+func TestStepsThatBecameLongerAreToldWithWhatTheyWereAtTheirLeast(t *testing.T) {
+	w := newWorld(t, 3)
+	for _, seconds := range []float64{7, 18} {
+		for _, node := range []string{"n1", "n2", "n3"} {
+			w.hear(events.PlanMeasured, "/node/"+node, node, &events.Pace{Node: node, Generation: 1, StepSeconds: seconds, Steps: 10, ComputeSeconds: 5})
+		}
+	}
+	w.restart()
+	if asked := w.asksAnew("n4"); asked.CurrentStepSeconds != 18 || asked.CurrentLeastSeconds != 7 {
+		t.Errorf("a step takes %v s, and took %v at its least: expected 18 and 7", asked.CurrentStepSeconds, asked.CurrentLeastSeconds)
+	}
+}
+
 func TestALiarsLayersAreTheLeastMedianAndItsSpeedItsOwn(t *testing.T) {
 	w := newWorld(t, 3)
 	w.profiles("n1", 1)

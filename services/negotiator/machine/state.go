@@ -55,7 +55,7 @@ type state struct {
 	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
 	Prices      prices                 `json:"prices"`             // of the last changes
 	Costs       profile.Layers         `json:"costs"`              // of layers, as nodes measured them
-	Steps       map[string]float64     `json:"steps"`              // seconds of a step under the plan in force, by the node that told
+	Measured    profile.Paces          `json:"measured"`           // of steps under the plan in force
 	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
 	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
 	Ended       time.Time              `json:"ended,omitzero"`     // the job, by the log's clock
@@ -135,7 +135,7 @@ func newState() state {
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
-		Costs: profile.Layers{}, Steps: map[string]float64{}, Shifts: map[string]shift{},
+		Costs: profile.Layers{}, Measured: profile.Paces{}, Shifts: map[string]shift{},
 		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{}, Apart: map[string]bool{},
 	}
 }

@@ -52,8 +52,88 @@ func TestWhatWasLearntBeforeCountsWhereNothingWasMeasuredSince(t *testing.T) {
 	rerouted.CurrentStepSeconds = 1000
 	rerouted.Current.Predicted.Correction = 1.2
 	rerouted.Current.Reroutes = []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}
-	if got := correction(settings.Situation(rerouted), rerouted); got != 1.2 {
-		t.Errorf("corrected by %v: steps in which some stand in for others are no measure", got)
+	rerouted.Current.Predicted.OverheadSeconds = 0.3
+	if got, beside := correction(settings.Situation(rerouted), rerouted); got != 1.2 || beside != 0.3 {
+		t.Errorf("corrected by %v and %v s: steps in which some stand in for others are no measure", got, beside)
+	}
+}
+
+// measuredWith is a request after steps that took so many times what the model says, of which passes took so many times theirs.
+func measuredWith(r events.PlanRequest, step, passes float64) events.PlanRequest {
+	r.CurrentStepSeconds, r.CurrentComputeRatio = step*settings.Situation(r).CurrentSeconds(), passes
+	return r
+}
+
+func TestWhatAStepTakesBeyondItsPassesIsAddedAndNotMultiplied(t *testing.T) {
+	r := afterALoss()
+	model := settings.Situation(r).CurrentSeconds()
+	plain := proposed(t, r).Plan.Predicted
+	got := proposed(t, measuredWith(r, 1.8, 1.2)).Plan.Predicted
+	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-9*want }
+	if !near(got.Correction, 1.2) || !near(got.OverheadSeconds, 0.6*model) || !near(got.StepSeconds, 1.2*plain.StepSeconds+0.6*model) {
+		t.Errorf("%+v: expected 1.2 times %v s and %v s beside", got, plain.StepSeconds, 0.6*model)
+	}
+	for what, test := range map[string]struct{ step, passes, times, beside float64 }{
+		"nobody told of passes":             {1.8, 0, 1.8, 0},
+		"passes take longer than the step":  {1.2, 1.8, 1.2, 0},
+		"passes are said to take no time":   {1.2, 1e-300, 1.0 / mostCorrection, 1.2 - 1.0/mostCorrection},
+		"they are said to take for ever":    {1.2, 1e300, 1.2, 0},
+		"the step is said to take for ever": {1e300, 1, 1, mostCorrection - 1},
+	} {
+		times, beside := correction(settings.Situation(r), measuredWith(r, test.step, test.passes))
+		if !near(times, test.times) || math.Abs(beside-test.beside*model) > 1e-9*model {
+			t.Errorf("%s: %v times and %v models beside, expected %+v", what, times, beside/model, test)
+		}
+	}
+}
+
+// A node that is lost takes its slow links along, and nobody told which node's they were.
+func TestNoMoreIsExpectedWithoutALostNodeThanStepsTookAtTheirLeast(t *testing.T) {
+	lost := afterALoss()
+	there := afterALoss()
+	for _, member := range there.Current.Nodes {
+		if !slices.ContainsFunc(there.Nodes, func(node events.Device) bool { return node.Node == member.Node }) {
+			there.Nodes = append(there.Nodes, events.Device{Member: member, MemoryBytes: 1 << 20, SpeedFactor: 1})
+		}
+	}
+	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-9 }
+	for what, test := range map[string]struct {
+		request             events.PlanRequest
+		step, least, passes float64 // of what the model says
+		times, beside       float64
+	}{
+		"all are there":                         {there, 9, 1.3, 1.1, 1.1, 7.9},
+		"one is lost":                           {lost, 9, 1.3, 1.1, 1.1, 0.2},
+		"the model knows of the slow link":      {lost, 1.1, 0.2, 1.1, 1.1, 0},
+		"and steps take less than it says":      {lost, 0.9, 0.2, 1.1, 0.9, 0},
+		"nobody told of passes":                 {lost, 9, 1.3, 0, 1.3, 0},
+		"nor of them, and the model knows":      {lost, 1.1, 0.2, 0, 1, 0},
+		"steps are at their least":              {lost, 1.3, 1.3, 1.1, 1.1, 0.2},
+		"the least is not told, as by old ones": {lost, 9, 0, 1.1, 1.1, 7.9},
+	} {
+		r := measuredWith(test.request, test.step, test.passes)
+		model := settings.Situation(r).CurrentSeconds()
+		r.CurrentLeastSeconds = test.least * model
+		if times, beside := correction(settings.Situation(r), r); !near(times, test.times) || !near(beside/model, test.beside) {
+			t.Errorf("%s: %v times and %v models beside, expected %+v", what, times, beside/model, test)
+		}
+	}
+}
+
+// Two replicas sum their gradients, and the one that is left has nobody to wait for.
+func TestWhoTrainsAloneIsSparedWhatOthersCost(t *testing.T) {
+	r := request("n1", "n2")
+	r.Job.Kind = events.DataParallel
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = 1 << 40
+	}
+	first := proposed(t, r).Plan
+	r.Generation, r.Current = 2, &first
+	both := proposed(t, measuredWith(r, 2, 1)).Plan.Predicted
+	r.Nodes = r.Nodes[:1]
+	plain, alone := proposed(t, r).Plan.Predicted, proposed(t, measuredWith(r, 2, 1)).Plan.Predicted
+	if both.OverheadSeconds <= 0 || alone.StepSeconds != plain.StepSeconds || both.StepSeconds < both.OverheadSeconds {
+		t.Errorf("both: %+v; alone: %+v, expected %v s", both, alone, plain.StepSeconds)
 	}
 }
 

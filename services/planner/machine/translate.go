@@ -65,7 +65,7 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.Empty, s.Relayed = empty(request.Nodes, *request.Current), len(request.Current.Relays) > 0
 	}
 	s.Network = network(request, nodes)
-	s.Correction = correction(s, request)
+	s.Correction, s.OverheadSeconds = correction(s, request)
 	return s
 }
 
@@ -73,19 +73,33 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 // further off has another reason than a model has.
 const mostCorrection = 10
 
-// correction is how many times as long as the model says a step of the plan in force takes, with what is known of its nodes and
-// layers now. The factor that was learnt before it counts on if nothing was measured under it, or its nodes stand in for lost ones.
-func correction(s policy.Situation, request events.PlanRequest) float64 {
+// correction is how many times as long as the model says passes of the plan in force take, with what is known of its nodes and
+// layers now, and the seconds that its steps take beyond that. Of a step whose passes nobody measured all counts as passes, and of one
+// that takes less than its passes should, too. What was learnt before counts on if nothing was measured under the plan, or its nodes
+// stand in for lost ones. If a node is lost, no more is expected than steps took at their least: a trainer whose link had become slow
+// left, and the two without it took 247 ms where 2 s were predicted.
+func correction(s policy.Situation, request events.PlanRequest) (times, overheadSeconds float64) {
 	current := request.Current
 	if current == nil || isUnmeasured(request) {
-		return 1
+		return 1, 0
 	}
 	model := s.CurrentSeconds()
 	if request.CurrentStepSeconds == 0 || len(current.Reroutes) > 0 || model == 0 {
-		return cmp.Or(current.Predicted.Correction, 1)
+		return cmp.Or(current.Predicted.Correction, 1), current.Predicted.OverheadSeconds
 	}
-	return min(max(request.CurrentStepSeconds/model, 1.0/mostCorrection), mostCorrection)
+	step := believed(request.CurrentStepSeconds / model)
+	passes := min(step, max(cmp.Or(request.CurrentComputeRatio, step), 1.0/mostCorrection))
+	if least := believed(cmp.Or(request.CurrentLeastSeconds, request.CurrentStepSeconds) / model); request.LosesNode() && least < step {
+		if request.CurrentComputeRatio == 0 {
+			passes = min(passes, max(1, least)) // a model that knows by now of what is slow says more than the least
+		}
+		step = max(passes, least)
+	}
+	return passes, (step - passes) * model
 }
+
+// believed is a ratio of steps as far as it may be the model's fault.
+func believed(ratio float64) float64 { return min(max(ratio, 1.0/mostCorrection), mostCorrection) }
 
 // bySite returns the nodes in the order in which equal ones that hold nothing take places. The stages of a pipeline follow each
 // other, and so stand at one site where they can, however little is known of the links.
@@ -196,7 +210,7 @@ func proposal(request events.PlanRequest, s policy.Situation, best policy.Candid
 			StepSeconds: best.StepSeconds, StepSecondsLowerBound: best.LowerBoundSeconds,
 			TransitionSeconds: best.TransitionSeconds, PeakBytes: best.PeakBytes,
 			SamplesPerSecond: float64(globalBatch) / best.StepSeconds, Unmeasured: isUnmeasured(request),
-			Correction: s.Correction,
+			Correction: s.Correction, OverheadSeconds: s.OverheadSeconds,
 		},
 	}
 	if request.Generation > 1 {

@@ -52,7 +52,7 @@ func (s Situation) idle(w wires, able []int, placed ringed) (all []Idle) {
 func (s Situation) correctedIdle(all []Idle) []Idle {
 	all = slices.Clone(all)
 	for i := range all {
-		all[i].StepSeconds *= s.corrected()
+		all[i].StepSeconds = all[i].StepSeconds*s.corrected() + s.OverheadSeconds // it would train beside others
 	}
 	return all
 }

@@ -50,7 +50,9 @@ type Situation struct {
 	PreCopies      bool
 	currentSeconds float64 // see timed
 	// Correction is what Weigh multiplies seconds of a step by, for so many times as long did steps take before; zero: 1.
-	Correction         float64
+	Correction float64
+	// OverheadSeconds is what Weigh adds then where more than one node trains.
+	OverheadSeconds    float64
 	SecondsUntilReturn float64 // until the lost nodes are back; zero: not known, or not to be waited for
 	// Find answers as search.Find does, which has it if this is nil.
 	Find func(problem search.Problem, most int) (search.Result, error)
@@ -219,7 +221,7 @@ func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, erro
 		if candidate.Policy != Waiting {
 			candidate.TransitionSeconds = s.transitionSeconds(candidate.CopySeconds)
 		}
-		candidate.StepSeconds *= s.corrected()
+		candidate.StepSeconds = s.correctedStep(candidate.StepSeconds, candidate.Pipelines)
 		candidate.LowerBoundSeconds *= s.corrected()
 		candidate.Idle = s.correctedIdle(candidate.Idle)
 		candidate.Score = s.score(candidate)

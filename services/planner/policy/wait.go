@@ -30,7 +30,7 @@ func (s Situation) score(c Candidate) float64 {
 			estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 	}
 	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
-		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.CurrentSeconds() * s.corrected(),
+		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.correctedStep(s.CurrentSeconds(), s.Current),
 		TransitionSeconds: s.backSeconds(c.Pipelines),
 	}, s.SecondsBetweenFailures)
 }
@@ -39,7 +39,7 @@ func (s Situation) score(c Candidate) float64 {
 // where all can pre-copy and nobody is lost.
 func (s Situation) timed() Situation {
 	if s.PreCopies && len(s.Current) > 0 && s.continues() == nil && len(s.lostStages()) == 0 {
-		s.currentSeconds = s.CurrentSeconds() * s.corrected()
+		s.currentSeconds = s.correctedStep(s.CurrentSeconds(), s.Current)
 	}
 	return s
 }
@@ -54,6 +54,15 @@ func (s Situation) CurrentSeconds() float64 {
 
 // corrected is what a step is expected to take of what the model says.
 func (s Situation) corrected() float64 { return cmp.Or(s.Correction, 1) }
+
+// correctedStep is what a step of some pipelines is expected to take, of which the model says so many seconds. A node alone waits for nobody.
+func (s Situation) correctedStep(seconds float64, pipelines []Pipeline) float64 {
+	seconds *= s.corrected()
+	if len(pipelines) == 1 && len(pipelines[0].Stages) == 1 {
+		return seconds
+	}
+	return seconds + s.OverheadSeconds
+}
 
 // meanwhile is the samples a second, until the next failure, that the plan in force of a timed situation trains while
 // layers are copied. Moves that take less than a step are not pre-copied.

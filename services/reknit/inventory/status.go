@@ -298,7 +298,7 @@ func (o Overview) pace() string {
 	pace := tell.Seconds(o.StepTime) + " a step"
 	switch p := o.Prediction; {
 	case p != nil:
-		pace += fmt.Sprintf(", %s predicted, %.0f %% off the %s measured", tell.Seconds(o.Predicted), 100*p.Error, tell.Seconds(p.MeasuredSeconds))
+		pace += ", " + tell.Seconds(o.Predicted) + " predicted: " + o.compared(*p)
 		if p.Why != "" {
 			pace += " (" + p.Why + ")"
 		}
@@ -311,6 +311,24 @@ func (o Overview) pace() string {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
 	}
 	return pace
+}
+
+// otherPace is by how much a step takes more or less than those that were measured, and is no scatter: one step of one node is seen.
+const otherPace = 1.5
+
+// compared says how a predicted step compares with those measured, and whether steps became others since.
+func (o Overview) compared(p overlay.Prediction) string {
+	than, since := "less", ""
+	if p.PredictedSeconds > p.MeasuredSeconds {
+		than = "more"
+	}
+	switch {
+	case o.StepTime > otherPace*p.MeasuredSeconds:
+		since = " before steps became slower"
+	case o.StepTime > 0 && o.StepTime < p.MeasuredSeconds/otherPace:
+		since = " before steps became faster"
+	}
+	return fmt.Sprintf("%.0f %% %s than the %s measured%s", 100*p.Error, than, tell.Seconds(p.MeasuredSeconds), since)
 }
 
 // stands says how far a change is. The first step under a plan is not awaited where nobody knows of steps.

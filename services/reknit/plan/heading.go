@@ -53,6 +53,7 @@ func heading(w io.Writer, q Question, answer events.Restoration) {
 		step, throughput = "-", "-"
 	}
 	fmt.Fprintf(table, "step\t%s\t%s\n", step, gap(q, plan))
+	learnt(table, predicted)
 	compared(table, q, plan, answer.BytesMoved)
 	fmt.Fprintf(table, "throughput\t%s\tof %d samples a step, %d a micro-batch\n", throughput, plan.Data.GlobalBatch, plan.Data.MicroBatch)
 	if scale := plan.LearningRateScale; scale != 1 {
@@ -80,6 +81,19 @@ func transition(w io.Writer, q Question, answer events.Restoration) {
 		seconds = s.SwitchSeconds
 	}
 	fmt.Fprintf(w, "transition\t%s\t%s\n\t\ta restart would load %s\n", tell.Seconds(seconds), what, tell.Bytes(answer.NaiveBytes))
+}
+
+// learnt says what of the step was not computed, but measured under the plan before.
+func learnt(w io.Writer, predicted events.Predicted) {
+	times := cmp.Or(predicted.Correction, 1)
+	if predicted.Unmeasured || times == 1 && predicted.OverheadSeconds == 0 {
+		return
+	}
+	beside := ""
+	if predicted.OverheadSeconds > 0 {
+		beside = fmt.Sprintf("; where several train, %s of a step beside them", tell.Seconds(predicted.OverheadSeconds))
+	}
+	fmt.Fprintf(w, "learnt\tx %.3g\tof what layers say, as passes took before%s\n", times, beside)
 }
 
 // verdict says what would become of the plan in force.

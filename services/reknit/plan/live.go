@@ -118,7 +118,8 @@ func (q *Question) takeCommitted(ctx context.Context, b *bus.Bus) error {
 		return nil
 	}
 	q.Request.Current, q.Request.Generation, q.Request.Changes = &plan, plan.Generation+1, nil
-	q.Request.Negotiation, q.Request.CurrentStepSeconds = "what-if", 0 // what was measured is of the plan before
+	q.Request.Negotiation = "what-if"
+	q.Request.CurrentStepSeconds, q.Request.CurrentLeastSeconds, q.Request.CurrentComputeRatio = 0, 0, 0 // they are of the plan before
 	return nil
 }
 
@@ -140,5 +141,6 @@ func (q *Question) lose(kind string, nodes []string) error {
 	if left := float64(len(q.Request.Nodes)); left > 0 {
 		q.Request.SecondsBetweenFailures *= before / left
 	}
+	q.pace()
 	return nil
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"context"
-	"maps"
 	"math"
 	"slices"
 
@@ -19,7 +18,7 @@ type measured struct {
 	costs    profile.Layers            // of all that the log has
 	before   bool                      // some told of layers before the request, which says what they measured
 	news     map[string]events.Profile // by node, the last since the request
-	steps    map[string]float64        // seconds of a step of the plan in force, by the node that tells it
+	paces    profile.Paces             // of the plan in force
 }
 
 // takeMeasured reads what was measured after a position of the log, at which a plan was requested: nothing else changes what a
@@ -33,12 +32,14 @@ func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) e
 	if err != nil {
 		return err
 	}
-	m := measured{since: after, declared: declared, costs: profile.Layers{}, news: map[string]events.Profile{}, steps: map[string]float64{}}
+	m := measured{since: after, declared: declared, costs: profile.Layers{}, news: map[string]events.Profile{}, paces: profile.Paces{}}
 	take := func(event events.Event) { m.take(&q.Request, event) }
 	if err := connect.Read(ctx, b, []events.Kind{events.NodeProfiled, events.PlanMeasured}, connect.Span{}, take); err != nil {
 		return err
 	}
 	m.correct(&q.Request)
+	q.paces = m.paces
+	q.pace()
 	return nil
 }
 
@@ -77,7 +78,7 @@ func (q *Question) takeLink(event events.Event) {
 func (m *measured) take(request *events.PlanRequest, event events.Event) {
 	if pace, err := events.Open[events.Pace](event); err == nil && event.Kind == events.PlanMeasured {
 		if plan := request.Current; plan != nil && pace.Generation == plan.Generation && plan.Paced(pace.Node) {
-			m.steps[pace.Node] = pace.StepSeconds
+			m.paces.Take(pace.Node, pace.StepSeconds, pace.ComputeSeconds)
 		}
 	}
 	if told, err := events.Open[events.Profile](event); err == nil && event.Kind == events.NodeProfiled {
@@ -124,9 +125,6 @@ func costs(layers []events.LayerCost, room int64) []profile.Cost {
 
 // correct puts what was measured in the place of what a request says. O(nodes + layers log layers).
 func (m *measured) correct(request *events.PlanRequest) {
-	if len(m.steps) > 0 {
-		request.CurrentStepSeconds = profile.Median(slices.Collect(maps.Values(m.steps)))
-	}
 	asked := request.Job
 	request.Job = m.job(asked)
 	speeds := m.speeds(request, asked)
@@ -136,6 +134,14 @@ func (m *measured) correct(request *events.PlanRequest) {
 		if news := m.news[node.Node]; news.PeakBytes > 0 {
 			node.MemoryBytes, node.OtherBytes = max(1, node.MemoryBytes+node.OtherBytes-news.OtherBytes), news.OtherBytes
 		}
+	}
+}
+
+// pace says what steps of the plan in force take, where that was told since its request, with the nodes that will be there. O(nodes).
+func (q *Question) pace() {
+	if len(q.paces) > 0 {
+		q.Request.CurrentStepSeconds, q.Request.CurrentLeastSeconds = q.paces.StepSeconds()
+		q.Request.CurrentComputeRatio = q.Request.ComputeRatio(q.paces.Passes())
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/profile"
 	planner "github.com/reknit/reknit/services/planner/machine"
 	"github.com/reknit/reknit/services/reknit/cluster"
 	"github.com/reknit/reknit/services/reknit/tell"
@@ -28,6 +29,7 @@ type Question struct {
 	Assumed  []string // what was taken for granted, for the reader
 
 	before []events.Device // the nodes before the changes
+	paces  profile.Paces   // of the plan in force, as told in the log
 }
 
 // question checks what a file says and asks for its plan.

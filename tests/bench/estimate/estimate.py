@@ -34,7 +34,7 @@ JOBS = [
     ("reference trainer, 2 replicas, 6 in a micro-batch", 2, True, False, [REKNIT, "trainer"],
      {"REKNIT_TRAINER_MOST_STAGES": "1", "REKNIT_TRAINER_MICRO_BATCH": "6"}),
     ("PyTorch, replicas", 2, True, True, [REKNIT, "agent", "run", "--", sys.executable, ELASTIC, "--text", TEXT, "--steps", ENDLESS], {}),
-    ("PyTorch, sleeps, 1 pipeline", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "1"], {}),
+    ("PyTorch, sleeps, 1 pipeline", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "1"], {"REKNIT_SNAPSHOT_MEMORY_EVERY": "5"}),
     ("PyTorch, sleeps, 2 pipelines", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "2"], {}),
     ("PyTorch, sleeps, 3 pipelines", 6, False, True, [REKNIT, "agent", "run", "--", sys.executable, SLEEPER, "3"], {}),
 ]

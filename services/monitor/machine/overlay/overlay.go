@@ -20,6 +20,7 @@ type Overlay struct {
 	stepless bool // as in Stepless
 	told     map[string]*told
 	paces    map[string]events.Pace // under the plan, by the node that told
+	before   map[string]passes      // under the plans before, by the node that told last
 	links    map[direction]*Link
 	usual    *events.Usual
 }
@@ -29,7 +30,7 @@ type direction struct{ from, to string }
 // New returns an overlay of which nothing is known.
 func New() *Overlay {
 	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{},
-		paces: map[string]events.Pace{}}
+		paces: map[string]events.Pace{}, before: map[string]passes{}}
 }
 
 // NodeKinds are the events that change a node's state or tell its pace, LinkKinds those that change a link.
@@ -71,6 +72,7 @@ func (o *Overlay) Take(event events.Event) {
 
 // commit follows a plan. Of nodes that went and are not in it, nothing needs to be known any more.
 func (o *Overlay) commit(plan events.Plan, at time.Time) {
+	o.remember(&plan)
 	o.plan, o.planned = &plan, at
 	clear(o.paces)
 	members := map[string]bool{}

@@ -1,7 +1,9 @@
 package overlay
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -14,7 +16,7 @@ type Prediction struct {
 	PredictedSeconds float64 `json:"predictedSeconds"`
 	MeasuredSeconds  float64 `json:"measuredSeconds"` // the median of the first few nodes that tell
 	Error            float64 `json:"error"`           // the difference, of what was measured: 0.1 is a tenth
-	Why              string  `json:"why,omitempty"`   // steps take longer than predicted, where that is certain
+	Why              string  `json:"why,omitempty"`   // the error is larger than a tenth, as far as that is known
 }
 
 // worthAReason is from what error on a reason is told: the estimator is meant to be within it.
@@ -41,14 +43,77 @@ func (o *Overlay) Prediction() *Prediction {
 	slices.Sort(seconds)
 	p := Prediction{PredictedSeconds: o.plan.Predicted.StepSeconds, MeasuredSeconds: seconds[(len(seconds)-1)/2]}
 	p.Error = math.Abs(p.PredictedSeconds-p.MeasuredSeconds) / p.MeasuredSeconds
-	if p.Error > worthAReason && p.MeasuredSeconds > p.PredictedSeconds {
-		p.Why = o.crowded()
+	if p.Error > worthAReason {
+		p.Why = cmp.Or(o.changed(p.MeasuredSeconds > p.PredictedSeconds), o.crowded(p))
 	}
 	return &p
 }
 
-// crowded says of which host more trainers than it has processors are; empty: of none that tells how many it has.
-func (o *Overlay) crowded() string {
+// passes are those of a micro-batch in some layers.
+type passes struct {
+	layers  events.Range
+	seconds float64
+}
+
+// remember keeps what passes took at members of the next plan. Of each plan MostPacers nodes tell.
+func (o *Overlay) remember(next *events.Plan) {
+	for node, pace := range o.paces {
+		if took, known := o.passes(node, pace); known {
+			o.before[node] = took
+		}
+	}
+	maps.DeleteFunc(o.before, func(node string, _ passes) bool { _, stays := next.Member(node); return !stays })
+}
+
+// passes returns what a micro-batch takes at a node that trains under the plan in force. O(nodes).
+func (o *Overlay) passes(node string, pace events.Pace) (passes, bool) {
+	for _, pipeline := range o.plan.Pipelines {
+		for _, stage := range pipeline.Stages {
+			if stage.Node == node && pace.ComputeSeconds > 0 && pipeline.MicroBatches > 0 {
+				return passes{stage.Layers, pace.ComputeSeconds / float64(pipeline.MicroBatches)}, true
+			}
+		}
+	}
+	return passes{}, false
+}
+
+// changed says at which node the same passes take longer, or less, than under a plan before, by more than a tenth: it is another
+// machine then than the one that was measured. Empty: at none that told both times, of the same layers. O(nodes).
+func (o *Overlay) changed(longer bool) string {
+	most, at := 1+worthAReason, ""
+	for _, member := range o.plan.Nodes { // in their order, so that the answer is one
+		before, told := o.before[member.Node]
+		pace, tells := o.paces[member.Node] // of MostPacers at most
+		if !told || !tells {
+			continue
+		}
+		now, known := o.passes(member.Node, pace)
+		if !known || now.layers != before.layers {
+			continue
+		}
+		times := now.seconds / before.seconds
+		if !longer {
+			times = 1 / times
+		}
+		if times > most {
+			most, at = times, member.Node
+		}
+	}
+	switch {
+	case at == "":
+		return ""
+	case longer:
+		return fmt.Sprintf("the same passes take %.2g times as long at %s as under the plan before", most, at)
+	}
+	return fmt.Sprintf("the same passes took %.2g times as long at %s under the plan before", most, at)
+}
+
+// crowded says of which host more trainers than it has processors are, where steps take longer than predicted; empty: of none that
+// tells how many it has.
+func (o *Overlay) crowded(p Prediction) string {
+	if p.MeasuredSeconds < p.PredictedSeconds {
+		return ""
+	}
 	trainers := map[string]int{}
 	for node := range o.plan.HoldsOfAll() {
 		if member, lives := o.plan.Member(node); lives {
@@ -58,7 +123,7 @@ func (o *Overlay) crowded() string {
 	for _, member := range o.plan.Nodes { // in their order, so that the answer is one
 		host, processors := hostOf(member.Address), o.paces[member.Node].Processors
 		if processors > 0 && trainers[host] > processors {
-			return fmt.Sprintf("%d trainers share the %d processors of %s", trainers[host], processors, host)
+			return fmt.Sprintf("perhaps because %d trainers share the %d processors of %s", trainers[host], processors, host)
 		}
 	}
 	return ""

@@ -3,6 +3,7 @@ package overlay
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -19,9 +20,14 @@ func planned(unmeasured bool, nodes ...string) *Overlay {
 }
 
 func (o *Overlay) tell(node string, generation uint64, seconds float64, processors int) {
+	o.passed(node, generation, seconds, 0, processors)
+}
+
+// passed tells a pace with its passes.
+func (o *Overlay) passed(node string, generation uint64, seconds, passes float64, processors int) {
 	speaker := events.Speaker{Source: events.NodeSource(node), Cluster: "opticks"}
 	o.Take(speaker.Say(events.Event{}, events.PlanMeasured, node, &events.Pace{
-		Node: node, Generation: generation, StepSeconds: seconds, Steps: 10, Processors: processors,
+		Node: node, Generation: generation, StepSeconds: seconds, Steps: 10, ComputeSeconds: passes, Processors: processors,
 	}))
 }
 
@@ -54,11 +60,38 @@ func TestWhyStepsTakeLongerIsToldWhereItIsCertain(t *testing.T) {
 		seconds    float64
 		processors int
 		says       string
-	}{{3, 2, "3 trainers share the 2 processors of 10.0.0.1"}, {3, 3, ""}, {3, 0, ""}, {1.05, 2, ""}, {0.5, 2, ""}} {
+	}{{3, 2, "perhaps because 3 trainers share the 2 processors of 10.0.0.1"}, {3, 3, ""}, {3, 0, ""}, {1.05, 2, ""}, {0.5, 2, ""}} {
 		o := planned(false, "n1", "n2", "n3")
 		o.tell("n2", 4, test.seconds, test.processors)
 		if p := o.Prediction(); p == nil || !strings.Contains(p.Why, test.says) || test.says == "" && p.Why != "" {
 			t.Errorf("%v s with %d processors: %+v, expected %q", test.seconds, test.processors, p, test.says)
+		}
+	}
+}
+
+// A machine that became slower, or faster, explains what a planner could not foresee. Other layers take another time, and explain nothing.
+func TestWhereAMachineIsAnotherThanWasMeasuredThatIsToldAsTheReason(t *testing.T) {
+	for _, test := range []struct {
+		seconds, passes float64
+		layers          int
+		says            string
+	}{
+		{1.5, 3.2, 1, "the same passes take 1.6 times as long at n1 as under the plan before"},
+		{0.6, 1, 1, "the same passes took 2 times as long at n1 under the plan before"},
+		{1.5, 1, 1, ""}, // faster, and steps take longer
+		{1.05, 3, 1, ""},
+		{1.5, 3, 2, ""},
+		{1.5, 0, 1, ""},
+	} {
+		o := planned(false, "n1", "n2")
+		o.plan.Pipelines[0].MicroBatches = 2
+		o.passed("n1", 4, 1, 2, 0)
+		next := planned(false, "n1").plan
+		next.Generation, next.Pipelines[0].MicroBatches, next.Pipelines[0].Stages[0].Layers.End = 5, 2, test.layers
+		o.commit(*next, time.Time{})
+		o.passed("n1", 5, test.seconds, test.passes, 0)
+		if p := o.Prediction(); p == nil || p.Why != test.says {
+			t.Errorf("%+v: %+v", test, p)
 		}
 	}
 }

@@ -79,6 +79,8 @@ func (n *node) Broken(string) {
 	}
 }
 
+func (n *node) Computed(float64) {}
+
 func (n *node) Profiled(events.Profile) {}
 
 func (n *node) Digested(_ context.Context, step uint64, final bool, layers []events.UnitDigest) error {

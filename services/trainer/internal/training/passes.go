@@ -95,7 +95,9 @@ func (p *passes) run(ctx context.Context, task schedule.Task) error {
 	}
 	route, start := p.worker.part.routes[task.MicroBatch], time.Now()
 	output, err := pass(ctx, task)
-	p.worker.speed.Meter.Pass(p.declaredSeconds(route[task.Hop], task.Backward), time.Since(start).Seconds())
+	took := time.Since(start)
+	p.worker.passed += took
+	p.worker.speed.Meter.Pass(p.declaredSeconds(route[task.Hop], task.Backward), took.Seconds())
 	if err != nil || following.Hop < 0 || following.Hop == len(route) {
 		return err
 	}

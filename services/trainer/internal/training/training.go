@@ -38,6 +38,7 @@ type Config struct {
 // Session is what the loop needs of its agent (*agent.Session).
 type Session interface {
 	Boundary(ctx context.Context, done uint64, state agent.State) (agent.Orders, error)
+	Computed(seconds float64)
 	Report(step uint64, stepSeconds, loss float64)
 	Broken(reason string)
 	Profiled(profile events.Profile)
@@ -162,6 +163,7 @@ func (t *Trainer) train(ctx, step context.Context) error {
 	if told, news := t.worker.speed.Step(t.done); news {
 		t.session.Profiled(told)
 	}
+	t.session.Computed(t.worker.passed.Seconds())
 	t.session.Report(t.done, seconds, loss)
 	if time.Since(t.logged) >= logEvery {
 		t.logged = time.Now()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine/speed"
@@ -23,6 +24,7 @@ type worker struct {
 
 	adam    model.Adam // of the last step begun
 	speed   speed.Profiler
+	passed  time.Duration // of the step's passes so far, without what they waited for
 	scratch *model.Scratch
 	sums    map[int]*gradient.Accumulator // by layer
 	summed  uint64                        // completed steps, the last of which the sums are of; 0: they are of no step
@@ -58,6 +60,7 @@ func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error
 	w.adam = w.config.Adam
 	w.adam.LearningRate *= w.part.plan.ScaleAt(step)
 	w.loss.Reset()
+	w.passed = 0
 	for _, sums := range w.sums {
 		sums.Reset()
 	}

@@ -19,12 +19,20 @@ function figure(name, value, more, title) {
   return make('div', { title }, make('dt', {}, name), make('dd', {}, value, more && make('small', {}, ` ${more}`)));
 }
 
+// since says whether steps take another time now than when they were measured: more than half as long again, or less than two thirds.
+function since(now, measured) {
+  if (now > 1.5 * measured) return ' before steps became slower';
+  return now > 0 && now < measured / 1.5 ? ' before steps became faster' : '';
+}
+
 // planned says what a step was expected to take, by how much that was off and, where it is certain, why.
-function planned(plan, prediction) {
+function planned(plan, prediction, now) {
   if (plan.predicted.unmeasured) return 'not planned: what layers take was not known';
   const expected = `${seconds(plan.predicted.stepSeconds)} planned`;
   if (!prediction) return expected;
-  return `${expected}, ${Math.round(100 * prediction.error)} % off${prediction.why ? `: ${prediction.why}` : ''}`;
+  const than = prediction.predictedSeconds > prediction.measuredSeconds ? 'more' : 'less';
+  const off = `${Math.round(100 * prediction.error)} % ${than} than the ${seconds(prediction.measuredSeconds)} measured${since(now, prediction.measuredSeconds)}`;
+  return `${expected}: ${off}${prediction.why ? ` (${prediction.why})` : ''}`;
 }
 
 listen(['now', 'plan'], () => {
@@ -41,9 +49,9 @@ listen(['now', 'plan'], () => {
     figure('Step', now.step.toLocaleString('en')),
     figure('Loss', now.loss ? now.loss.toPrecision(4) : '–'),
     figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
-    figure('Step time', seconds(now.stepSeconds), plan && planned(plan, now.prediction),
+    figure('Step time', seconds(now.stepSeconds), plan && planned(plan, now.prediction, now.stepSeconds),
       'measured, of the median node; planned is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '
-      + 'how far it was off before. How far it is off is measured over the first steps under the plan, and again where that changes'),
+      + 'how long passes and steps took before. It is compared with the first steps under the plan, and again where those change by a tenth'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
     figure('Generation', now.generation || '–'));
 });
