@@ -34,7 +34,7 @@ type Config struct {
 	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" is:"min=1,max=8388608" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
 	PageAddress      string        `env:"REKNIT_PAGE_ADDRESS" unit:"host:port" reason:"of the page that shows the cluster live; off by default, as it tells whoever reaches it what there is"`
 	PageToken        string        `env:"REKNIT_PAGE_TOKEN" unit:"characters" is:"min=16" reason:"that the page's link must hold; needed where everything is secured"`
-	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" is:"over=0" reason:"a smaller change of a link does not change a plan"`
+	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" is:"over=0" reason:"a smaller change of a link is not told, and no plan counts it"`
 }
 
 // Validate says what the tags cannot.
