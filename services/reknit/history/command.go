@@ -195,6 +195,9 @@ func sum(c changes.Change, phases []string) (seconds float64) {
 // detail writes all that is known of a change.
 func detail(w io.Writer, c changes.Change) {
 	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, c.What())
+	for _, reason := range c.Reasons {
+		fmt.Fprintf(w, "  %s: %s\n", reason.Node, reason.Says)
+	}
 	if len(c.Attempts) > 0 {
 		fmt.Fprintf(w, "  began %s; %s\n\n", clock(c.Began), told[c.State])
 	}

@@ -17,6 +17,7 @@ type Change struct {
 	Generation uint64           `json:"generation"`
 	State      string           `json:"state"` // one of the constants
 	Changes    []events.Change  `json:"changes"`
+	Reasons    []Reason         `json:"reasons,omitempty"` // of losses and of steps that broke, as they were told
 	Began      time.Time        `json:"began"`             // by the log's clock: the first fact or request that it answers
 	Held       *events.Hold     `json:"held,omitempty"`    // why no plan was possible, as the cluster said last
 	Waiting    *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
@@ -41,6 +42,12 @@ type Change struct {
 
 // Stops reports whether nobody trains until there is a plan, and none is possible for those who live.
 func (c Change) Stops() bool { return c.Held != nil && (c.Abandoned || len(c.Attempts) == 0) }
+
+// Reason is why a node was lost, or its step broke.
+type Reason struct {
+	Node string `json:"node"`
+	Says string `json:"says"`
+}
 
 // Refusal is what was refused, and when.
 type Refusal struct {

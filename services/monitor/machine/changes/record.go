@@ -2,6 +2,7 @@ package changes
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -22,6 +23,7 @@ type Record struct {
 type cause struct {
 	logged time.Time
 	silent float64 // seconds before, in which nothing was heard or others waited
+	reason string  // of a loss, or of a step that broke
 }
 
 // generation is what brings one about, and whether it is followed.
@@ -60,7 +62,7 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.DisconnectRequested: (*Record).asked,
 	events.LinkLost:            (*Record).asked,
 	events.LinkRestored:        (*Record).asked,
-	events.StepBroken:          (*Record).asked,
+	events.StepBroken:          taker((*Record).broke),
 	events.ReplicaDiverged:     (*Record).asked,
 	events.NodeLost:            taker((*Record).lost),
 	events.NegotiationOpened:   taker((*Record).opened),
@@ -190,8 +192,12 @@ func (r *Record) of(number uint64) *generation {
 func (r *Record) asked(event events.Event) { r.note(event.ID, cause{logged: event.Logged}) }
 
 func (r *Record) lost(event events.Event, lost *events.NodeState) {
-	r.note(event.ID, cause{event.Logged, max(lost.SilentSeconds, lost.WaitedSeconds)})
+	r.note(event.ID, cause{event.Logged, max(lost.SilentSeconds, lost.WaitedSeconds), lost.Reason})
 	r.withdraw(lost.Node, lost.Incarnation)
+}
+
+func (r *Record) broke(event events.Event, broken *events.BrokenStep) {
+	r.note(event.ID, cause{logged: event.Logged, reason: broken.Reason})
 }
 
 func (r *Record) leave(event events.Event) {
@@ -216,6 +222,7 @@ func (r *Record) withdraw(node, incarnation string) {
 // What is remembered of a log in which nothing is committed, and much is asked for and refused.
 const (
 	mostCauses   = 1 << 14
+	mostReason   = 256 // characters of a cause's
 	mostRefusals = 256 // of a generation
 	mostAttempts = 64  // of a generation
 )
@@ -227,6 +234,7 @@ func (r *Record) note(id string, noted cause) {
 		middle := byAge[len(byAge)/2].logged
 		maps.DeleteFunc(r.causes, func(_ string, c cause) bool { return !c.logged.After(middle) })
 	}
+	noted.reason = fmt.Sprintf("%.*s", mostReason, noted.reason)
 	r.causes[id] = noted
 }
 

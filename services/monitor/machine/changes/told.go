@@ -48,6 +48,11 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	}
 	last := g.attempts[len(g.attempts)-1]
 	told.Changes, told.Receipts = last.opening.Changes, last.receipts
+	for _, change := range last.opening.Changes {
+		if reason := r.causes[change.Cause].reason; reason != "" {
+			told.Reasons = append(told.Reasons, Reason{change.Node, reason})
+		}
+	}
 	told.BytesMoved, told.NaiveBytes, told.Fetches = last.moved, last.naive, last.fetches
 	told.Policy, told.Shape = last.plan.Policy, last.plan.Shape()
 	told.LostSteps = last.lost
