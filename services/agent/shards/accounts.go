@@ -21,6 +21,15 @@ const (
 	accountOfReaders = "READS"
 )
 
+// Bounds of those who read.
+const (
+	maxRequest       = 512  // bytes: a want is a digest of 71, a request for chunks names their subject
+	maxSubscriptions = 64   // of one connection: a transfer has two
+	maxConnections   = 4096 // of all
+	nodeConnections  = 8    // of one node, by its certificate: a transfer has one
+	hostConnections  = 64   // of one host, where nobody shows a certificate
+)
+
 // accounts of a store's server. Readers have one of their own, in which no stream listens and no JetStream is: what the
 // bucket answers comes there, whatever subject they name for it, and never into the bucket. They reach nothing but four
 // services, of which three learn whose request it is.
@@ -39,6 +48,7 @@ accounts {
     ]
   }
   READS {
+    limits: { max_payload: %[3]d, max_subs: %[4]d }
     imports: [
       { service: { account: GIVES, subject: "$JS.API.DIRECT.GET.OBJ_%[1]s" }, share: true }
       { service: { account: GIVES, subject: "shards.want.%[1]s" }, share: true }
@@ -57,11 +67,11 @@ func options(config StoreConfig, dir string) (*server.Options, error) {
 	settings := &server.Options{
 		ServerName: config.Bucket, Host: config.Host, Port: port,
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: bucketBytes, JetStreamMaxStore: bucketBytes,
-		MaxPayload: maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
+		MaxPayload: maxPayload, MaxPending: maxPending, MaxConn: maxConnections, StreamMaxBufferedSize: streamBuffer,
 		TLSConfig: config.TLS, TLSVerify: config.TLS != nil, TLSHandshakeFirst: config.TLS != nil, TLSTimeout: tlsTimeout.Seconds(),
 		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 	}
-	return settings, settings.ProcessConfigString(fmt.Sprintf(accounts, config.Bucket, int64(bucketBytes)))
+	return settings, settings.ProcessConfigString(fmt.Sprintf(accounts, config.Bucket, int64(bucketBytes), maxRequest, maxSubscriptions))
 }
 
 // ContextFile is what NATS's own clients take as a context, in the store's directory: who may read it looks into the bucket as

@@ -2,8 +2,11 @@ package shards
 
 import (
 	"crypto/subtle"
+	"maps"
 	"net"
 	"regexp"
+	"slices"
+	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
 )
@@ -17,6 +20,9 @@ type admission struct {
 	server *server.Server
 	bucket string
 	secret string
+
+	mutex sync.Mutex
+	open  map[string][]uint64 // connections of each node, the oldest first
 }
 
 // Check registers a connection. A reader may subscribe below the inbox that its connection is named, and nowhere else: an answer
@@ -26,7 +32,29 @@ func (a *admission) Check(connection server.ClientAuthentication) bool {
 	if said.Username == owner && subtle.ConstantTimeCompare([]byte(said.Password), []byte(a.secret)) == 1 {
 		return a.register(connection, accountOfOwner, &server.User{Username: owner})
 	}
+	a.bound(connection)
 	return a.register(connection, accountOfReaders, &server.User{Username: reader, Permissions: a.readers(said.Name)})
+}
+
+// bound ends the oldest connection of a node that has too many: what one left behind that it cannot close does not keep it out.
+// O(connections).
+func (a *admission) bound(newest server.ClientAuthentication) {
+	node, most := nodeOf(newest), hostConnections
+	if newest.GetTLSConnectionState() != nil {
+		most = nodeConnections
+	}
+	a.mutex.Lock()
+	defer a.mutex.Unlock()
+	for other, ids := range a.open {
+		a.open[other] = slices.DeleteFunc(ids, func(id uint64) bool { return a.server.GetClient(id) == nil })
+	}
+	maps.DeleteFunc(a.open, func(_ string, ids []uint64) bool { return len(ids) == 0 })
+	ids := append(a.open[node], newest.GetID())
+	if len(ids) > most {
+		go a.server.DisconnectClientByID(ids[0]) // the server holds locks here; one that is gone by then is none
+		ids = ids[1:]
+	}
+	a.open[node] = ids
 }
 
 func (a *admission) register(connection server.ClientAuthentication, account string, user *server.User) bool {

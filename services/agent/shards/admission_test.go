@@ -2,6 +2,9 @@ package shards
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -122,5 +125,78 @@ func TestARecordOfAnotherPartIsNotTakenForThisOnes(t *testing.T) {
 	asked := &pull{from: &source{}, claim: &queue.Claim{Part: queue.NewPart(want.parts[0].Digest, make([]byte, testPart), nil)}}
 	if asked.isOfPart(found.info) {
 		t.Error("it is believed")
+	}
+}
+
+// endsWith returns a channel on which a connection tells that it has ended for good.
+func endsWith(ended chan struct{}) nats.Option {
+	return func(options *nats.Options) error {
+		options.AllowReconnect, options.ClosedCB = false, func(*nats.Conn) { close(ended) }
+		return nil
+	}
+}
+
+func TestANodeHasSoManyConnectionsAndItsOldestEnds(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	other, oldest := reads(t, store, from(3)), make(chan struct{})
+	reads(t, store, from(2), endsWith(oldest))
+	for range hostConnections {
+		reads(t, store, from(2))
+	}
+	select {
+	case <-oldest:
+	case <-within(t).Done():
+		t.Fatal("the oldest connection stays")
+	}
+	if clients := store.server.NumClients(); clients > hostConnections+2 { // the owner's, and the other's
+		t.Errorf("%d connections", clients)
+	}
+	if err := other.FlushWithContext(within(t)); err != nil {
+		t.Errorf("another node's connection: %v", err)
+	}
+}
+
+func TestWhoAsksAtLengthIsCutOff(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	reader := reads(t, store, refusedTo(make(chan error, 8)))
+	if err := reader.Publish(wantSubject(store.bucket), make([]byte, maxRequest)); err != nil {
+		t.Fatal(err)
+	}
+	if err := reader.FlushWithContext(within(t)); err != nil {
+		t.Fatalf("%d bytes: %v", maxRequest, err)
+	}
+	raw, err := net.Dial("tcp", strings.TrimPrefix(store.URL(), "nats://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Close()
+	fmt.Fprintf(raw, "CONNECT {\"verbose\":false}\r\nPUB %s %d\r\n", wantSubject(store.bucket), maxRequest+1)
+	heard, err := io.ReadAll(raw)
+	if !strings.Contains(string(heard), "Maximum Payload") {
+		t.Errorf("%q, %v: expected that it is cut off", heard, err)
+	}
+}
+
+func TestAConnectionHasSoManySubscriptionsAndNoMore(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	refused := make(chan error, 1)
+	reader := reads(t, store, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		select {
+		case refused <- err:
+		default:
+		}
+	}))
+	for range maxSubscriptions + 1 {
+		if _, err := reader.SubscribeSync(reader.NewInbox()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case err := <-refused:
+		if !errors.Is(err, nats.ErrMaxSubscriptionsExceeded) {
+			t.Error(err)
+		}
+	case <-within(t).Done():
+		t.Error("none was refused")
 	}
 }

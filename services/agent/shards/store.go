@@ -39,6 +39,7 @@ const (
 	maxPending    = 128 << 20
 	streamBuffer  = 256 << 20
 	writeDeadline = time.Minute
+	closePatience = 2 * time.Second
 	startTimeout  = 10 * time.Second
 	tlsTimeout    = 10 * time.Second                         // of a handshake, beside the bytes of others
 	bucketBytes   = window.TotalBytes + window.TotalBytes/16 // with records, and what messages take beside their bytes
@@ -135,7 +136,7 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	door := &admission{bucket: s.bucket, secret: secret}
+	door := &admission{bucket: s.bucket, secret: secret, open: map[string][]uint64{}}
 	settings.CustomClientAuthentication = door
 	if s.server, err = server.NewServer(settings); err != nil {
 		return err
@@ -192,7 +193,8 @@ func (s *Store) URL() string {
 // Port returns the port on which receivers dial.
 func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
 
-// Close ends the server and removes what it stored.
+// Close ends the server and removes what it stored. Where a reader takes nothing of what is sent to it, the server ends by itself
+// after writeDeadline, and takes no connections until then.
 func (s *Store) Close() {
 	s.gives.mutex.Lock()
 	s.gives.end() // nothing is put or removed from here on
@@ -202,8 +204,12 @@ func (s *Store) Close() {
 		s.conn.Close()
 	}
 	if s.server != nil {
-		s.server.Shutdown()
-		s.server.WaitForShutdown()
+		ended := make(chan struct{})
+		go func() { s.server.Shutdown(); close(ended) }()
+		select {
+		case <-ended:
+		case <-time.After(closePatience):
+		}
 	}
 	if err := os.RemoveAll(s.dir); err != nil {
 		slog.Warn("a shard store's files are left", "error", err)
