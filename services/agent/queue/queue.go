@@ -21,6 +21,7 @@ const (
 	usualClaims     = 2
 	inFlightSeconds = 0.2
 	askedSeconds    = 0.2                   // asked for beyond a round trip: a chunk whose packet was lost is that late
+	askedBytes      = 12 << 20              // and no more: a giver holds twice what was asked of it and did not go out
 	firstAsked      = 4 << 20               // bytes, of a source whose rate is not known
 	givenUpSeconds  = 2.0                   // what was asked of a link is asked of another, too, where it takes longer
 	patience        = 20 * time.Millisecond // by which a take-over must be faster
@@ -226,8 +227,8 @@ func (c *Claim) tail(theirs, mine float64) partRange {
 func (q *Queue) Ask(c *Claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
 	enough := int64(firstAsked)
 	if rate, known := c.Source.meter.speed(now); known {
-		most := max(roundTrip.Seconds(), q.secondsLeft(now))
-		enough = int64(rate * min(roundTrip.Seconds()+askedSeconds, most))
+		beyond := min(askedSeconds, askedBytes/rate, max(0, q.secondsLeft(now)-roundTrip.Seconds()))
+		enough = int64(rate * (roundTrip.Seconds() + beyond))
 	}
 	if c.asked >= c.End || c.awaited > 0 && c.Source.asked >= enough {
 		return 0, false

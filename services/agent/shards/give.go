@@ -175,7 +175,7 @@ func (s *Store) hearHave(said *nats.Msg) {
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
 	if reader, there := s.readerOf(said); there {
-		s.gives.window.Have(reader, string(said.Data))
+		left.leave(copiesOfRead * s.gives.window.Have(reader, string(said.Data)))
 	}
 	s.tell(said.Reply, "", nil) // the server keeps a question that nobody answers for two minutes
 	s.step()

@@ -5,11 +5,13 @@ import (
 	"sync/atomic"
 )
 
-// What messages leave behind. A part leaves four copies of itself with its giver: what its server reads it into, what it puts it
-// into the stream from, the bucket's own, and what is read for a receiver. With its receiver it leaves one.
+// What messages leave behind. A part leaves three copies of itself with its giver when it is put: what the server reads it into,
+// what it puts it into the stream from, and the bucket's own. It leaves two more for each receiver: what is read of the bucket, and
+// the message that it becomes. It leaves one with its receiver.
 const (
-	copiesOfPut = 4
-	litterBytes = 32 << 20 // collected at once: with 4 to 64 MiB a GiB took as long, and the giver 270 to 304 MiB (tests/bench/bytes)
+	copiesOfPut  = 3
+	copiesOfRead = 2
+	litterBytes  = 16 << 20 // collected at once: beside 1 GiB and two receivers, a giver took 340 MiB with 32 (tests/bench/bytes)
 )
 
 // litter counts what messages leave behind in this process, and has it collected. Beside a large state the collector would not

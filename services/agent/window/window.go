@@ -137,12 +137,19 @@ func (w *Window) yield(open int) bool {
 	return true
 }
 
-// Have says that a reader needs a part no more, whether it has it or not. O(wants).
-func (w *Window) Have(reader Reader, digest string) {
+// Have says that a reader needs a part no more, whether it has it or not. It returns how many bytes were there for this reader.
+// O(wants).
+func (w *Window) Have(reader Reader, digest string) (bytes int64) {
 	w.drop(Later, func(want *want) bool { return want.Reader == reader && want.Digest == digest })
-	if p := w.parts[digest]; p != nil {
-		delete(p.holders, reader)
+	p := w.parts[digest]
+	if p == nil {
+		return 0
 	}
+	if _, held := p.holders[reader]; held {
+		bytes = p.bytes
+	}
+	delete(p.holders, reader)
+	return bytes
 }
 
 // Gone says that a reader is no more. O(wants + parts).
