@@ -69,6 +69,11 @@ func (p *Part) serves(s *Source, now time.Time) bool {
 	return p.mayServe(s) && !now.Before(p.waits[s].until)
 }
 
+// putElsewhere reports whether another source was told to put the part ahead, and still may give it.
+func (p *Part) putElsewhere(s *Source, now time.Time) bool {
+	return p.ahead != nil && p.ahead != s && p.ahead.able(now) && p.serves(p.ahead, now)
+}
+
 func (p *Part) mayServe(s *Source) bool {
 	return !s.Out() && slices.Contains(p.sources, s) && !slices.Contains(p.excluded, s)
 }

@@ -74,15 +74,28 @@ func (q *Queue) Take(s *Source, now time.Time) *Claim {
 	return c
 }
 
-// takeOf takes a range that waits, of the parts that a source may give, or the tail of another source's claim.
+// takeOf takes a range that waits, of the parts that a source may give, or the tail of another source's claim. It leaves the
+// ranges of parts that other givers put ahead for the last: two would put the same part.
 func (q *Queue) takeOf(s *Source, gives func(*Part) bool, now time.Time) *Claim {
+	first := -1
 	for i, candidate := range q.waiting {
-		if gives(candidate.part) && q.soonest(s, candidate, now) {
-			q.waiting = slices.Delete(q.waiting, i, i+1)
-			return s.claim(candidate, now)
+		if !gives(candidate.part) || !q.soonest(s, candidate, now) {
+			continue
+		}
+		if !candidate.part.putElsewhere(s, now) {
+			first = i
+			break
+		}
+		if first < 0 {
+			first = i
 		}
 	}
-	return q.takeOver(s, gives, now)
+	if first < 0 {
+		return q.takeOver(s, gives, now)
+	}
+	taken := q.waiting[first]
+	q.waiting = slices.Delete(q.waiting, first, first+1)
+	return s.claim(taken, now)
 }
 
 // full reports whether enough is asked of a source.
@@ -115,17 +128,24 @@ func (q *Queue) Upcoming(s *Source, most int, now time.Time) []*Part {
 }
 
 // Ahead returns the parts that a giver is to put before they are claimed: those that wait for it, as long as they are so
-// many bytes in sum, and one where the first is longer. No two sources are told the same: each would put what one is asked for.
+// many bytes in sum, and one where the first is longer. It tells of no more parts than a giver of known rate is expected to
+// give until all sources are done. No two sources are told the same: each would put what one is asked for.
 // O(waiting ranges * sources).
 func (q *Queue) Ahead(s *Source, bytes int64, now time.Time) []*Part {
+	gives := bytes
+	if rate, known := s.meter.speed(now); known {
+		gives = int64(rate*q.secondsLeft(now)) - s.backlog()
+	}
 	var parts []*Part
 	for _, waiting := range q.waiting {
 		part := waiting.part
-		elsewhere := part.ahead != nil && part.ahead != s && part.ahead.able(now) && part.serves(part.ahead, now)
-		if elsewhere || !part.serves(s, now) || slices.Contains(parts, part) {
+		if part.putElsewhere(s, now) || !part.serves(s, now) || slices.Contains(parts, part) {
 			continue
 		}
 		if bytes -= part.size(); bytes < 0 && len(parts) > 0 {
+			break
+		}
+		if gives -= part.size(); part.ahead != s && gives < -part.size()/2 {
 			break
 		}
 		part.ahead = s
