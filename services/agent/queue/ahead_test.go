@@ -48,3 +48,29 @@ func TestAPartThatIsLongerThanWhatMayBeAheadIsPutAloneAndASpareIsToldNothing(t *
 		t.Errorf("a spare is told to put %d parts before its time", len(parts))
 	}
 }
+
+func TestASourceLeavesWhatAnotherPutsAheadForTheLast(t *testing.T) {
+	s := simulate(2, 10e6, 10e6)
+	giver, other := s.queue.Sources[0], s.queue.Sources[1]
+	put := s.queue.Ahead(giver, testPart, s.now)
+	if taken := s.queue.Take(other, s.now); taken == nil || taken.Part == put[0] {
+		t.Fatal("it takes what the other puts, while something else waits")
+	}
+	if taken := s.queue.Take(other, s.now); taken == nil || taken.Part != put[0] {
+		t.Error("it stands idle while something waits that it may give")
+	}
+}
+
+func TestAGiverPutsNoMoreAheadThanItIsExpectedToGive(t *testing.T) {
+	s := simulate(16, 90e6, 10e6)
+	fast, slow := s.queue.Sources[0], s.queue.Sources[1]
+	for range 200 { // milliseconds, in which the rates show
+		s.step()
+	}
+	if parts := s.queue.Ahead(slow, 8*testPart, s.now); len(parts) > 1 {
+		t.Errorf("%d parts ahead of a source that gives a tenth of what is left", len(parts))
+	}
+	if parts := s.queue.Ahead(fast, 8*testPart, s.now); len(parts) < 2 {
+		t.Errorf("%d parts ahead of a source that gives most of what is left", len(parts))
+	}
+}
