@@ -246,14 +246,16 @@ func (s Situation) paced(nodes []int, blamed blame) [][]int {
 	var groups [][]int
 	for _, pace := range costs.Paces(mostPaces) {
 		group := costs.Linked(pace)
-		if len(group) == 0 || len(group) == len(nodes) || len(groups) > 0 && len(group) == len(groups[len(groups)-1]) {
+		if len(group) == 0 || len(group) == len(nodes) {
 			continue
 		}
 		for i, at := range group {
 			group[i] = nodes[at]
 		}
 		slices.Sort(group)
-		groups = append(groups, group)
+		if last := len(groups) - 1; last < 0 || !slices.Equal(group, groups[last]) {
+			groups = append(groups, group)
+		}
 	}
 	return append(groups, s.alone(nodes))
 }

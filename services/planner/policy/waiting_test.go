@@ -192,6 +192,15 @@ func TestOfALinkThatWasProbedOnceNobodyWaits(t *testing.T) {
 	}
 }
 
+// n1 and n2 are a pair at a slower pace than n2 and n3 are.
+func TestOfTwoPairsTheFasterOneTrains(t *testing.T) {
+	s := reduced(3).slow(0, 1e7, 1).slow(0, 4e6, 2)
+	c := answered(t, s)
+	if batches := microBatches(c); len(batches) != 2 || batches["n1"] != 0 {
+		t.Errorf("%v train in %v s, expected n2 and n3", batches, c.StepSeconds)
+	}
+}
+
 // Of three nodes one whose links are slow has most links be slow: the usual one is.
 func TestANodeWaitsWhereMostLinksAreAsSlowAsItsOwn(t *testing.T) {
 	s := reduced(3)
