@@ -121,15 +121,16 @@ func pairKey(a, b string) string {
 	return linkKey(pair.A, pair.B)
 }
 
-// fewLinks is how many links a request lists, whatever they are like: those of 32 nodes.
-const fewLinks = 1024
+// How many links the planner and the restorer are told of, whatever they are like: those of 64 nodes, among whom the planner finds
+// sites by them, and those of 32.
+const plannerLinks, restorerLinks = 4096, 1024
 
 // told returns what a request says of the links among nodes, in the order of their names. Usual is nil where no link was
-// measured. Few links are all listed. Many are listed where they are unlike the usual link, anywhere or between their sites: who
+// measured. So few links are all listed. More are listed where they are unlike the usual link, anywhere or between their sites: who
 // reads a request may not look at sites. O(links * log links).
-func (s *state) told(nodes []*member) (links []events.Link, usual *events.Usual, all bool) {
+func (s *state) told(nodes []*member, few int) (links []events.Link, usual *events.Usual, all bool) {
 	links, site := s.links(nodes), events.SitesOf(membersOf(nodes))
-	usual, all = events.UsualOf(links, site), len(links) <= fewLinks
+	usual, all = events.UsualOf(links, site), len(links) <= few
 	if usual != nil && !all { // before they are sorted: few are left
 		links = slices.DeleteFunc(links, func(link events.Link) bool {
 			return !link.Lost && !link.Disconnected && usual.StandsFor(link.Measurement, nil) && usual.StandsFor(link.Measurement, site)

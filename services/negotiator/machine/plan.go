@@ -16,7 +16,7 @@ func (m *Machine) planRequest() *events.PlanRequest {
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
 		Changes: under.Opening.Changes, Job: m.measuredJob(), Current: inForce(m.state.Plan),
 	}
-	links, usual, all := m.state.told(nodes)
+	links, usual, all := m.state.told(nodes, plannerLinks)
 	if request.Links = links; !all {
 		request.Usual = usual
 	}

@@ -21,7 +21,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		Unreachable: m.state.relays(under.Opening.Members),
 		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(), Doubts: slices.Clone(m.state.Doubts),
 	}
-	request.Links, request.Usual, _ = m.state.told(m.state.participants(under.Opening.Changes)) // who leaves gives units, too
+	request.Links, request.Usual, _ = m.state.told(m.state.participants(under.Opening.Changes), restorerLinks) // who leaves gives units, too
 	for i := range request.Links {
 		request.Links[i].Uncertainty = 0 // the restorer takes the figures as they are
 	}

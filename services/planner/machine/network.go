@@ -31,6 +31,7 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	n.TransferSeconds = float64(n.ActivationBytes)/rate + roundTrip/2
 	n.DearSeconds = dearTransfers * n.TransferSeconds
 	r.network, r.bySites = n, map[[2]string]policy.Link{}
+	nodes = r.grouped(request, nodes)
 	n.Dear = r.dear(request.Links)
 	if len(nodes) > mostApart {
 		n.Sites, n.SiteLinks = r.sites(nodes)

@@ -21,9 +21,23 @@ func newLinkage(apart [][]float64) *linkage {
 	return k
 }
 
-// join joins the two nearest groups of at most so many nodes together, and returns how far apart they were. O(groups^2).
-func (k *linkage) join(most int) (distance float64, joined bool) {
-	a, b, distance := -1, -1, math.Inf(1)
+// Alike groups nodes that are less than so far apart in the mean (average linkage): the nearest first, each group ascending. Infinity is
+// between nodes that are never in one group. apart is symmetric and spent after. O(nodes^3 / 6).
+func Alike(apart [][]float64, within float64) [][]int {
+	k := newLinkage(apart)
+	for joined := true; joined; {
+		_, joined = k.join(len(apart), within)
+	}
+	for _, group := range k.groups {
+		slices.Sort(group)
+	}
+	return k.groups
+}
+
+// join joins the two nearest groups of at most so many nodes together, if they are less than so far apart, and returns how far they
+// were. O(groups^2).
+func (k *linkage) join(most int, within float64) (distance float64, joined bool) {
+	a, b, distance := -1, -1, within
 	for j := range k.groups {
 		for i, apart := range k.apart[j][:j] {
 			if apart < distance && len(k.groups[i])+len(k.groups[j]) <= most {
@@ -57,7 +71,7 @@ func (l *layout) packed(bins [][]int) []int {
 	}
 	k := newLinkage(l.apart())
 	for joined := true; joined; {
-		_, joined = k.join(size)
+		_, joined = k.join(size, math.Inf(1))
 	}
 	nodeOf, left := make([]int, len(l.nodeOf)), slices.Clone(bins)
 	for len(k.groups) > 0 {

@@ -12,7 +12,7 @@ func (l *layout) sites(most int) (groupings []grouping) {
 	k, last := newLinkage(l.unlikeness()), indistinct
 	for {
 		sites := slices.Clone(k.groups)
-		distance, joined := k.join(l.links.nodes)
+		distance, joined := k.join(l.links.nodes, math.Inf(1))
 		if !joined {
 			return groupings
 		}

@@ -45,8 +45,12 @@ func TestRegionsArePlacedByFiveProbesOfEachLinkThatScatterByATwentieth(t *testin
 		}
 		random := rand.New(rand.NewPCG(1, 3))
 		cost, err := n.planned(random, probedFiveTimes(random))
-		if allowed := 1.01 * placed.CommunicationSeconds(); err != nil || cost > allowed {
+		allowed := 1.01 * placed.CommunicationSeconds()
+		if err != nil || cost > allowed {
 			t.Errorf("%s: the first plan costs %.3f s, expected %.3f at most, %v", n.name, cost, allowed, err)
+		}
+		if cost, err = n.livePlanned(random); err != nil || cost > allowed {
+			t.Errorf("%s: the plan of a live cluster costs %.3f s, expected %.3f at most, %v", n.name, cost, allowed, err)
 		}
 	}
 }
