@@ -51,7 +51,8 @@ func (a *admission) bound(newest server.ClientAuthentication) {
 	maps.DeleteFunc(a.open, func(_ string, ids []uint64) bool { return len(ids) == 0 })
 	ids := append(a.open[node], newest.GetID())
 	if len(ids) > most {
-		go func() { _ = a.server.DisconnectClientByID(ids[0]) }() // the server holds locks here; one that is gone by then is none
+		oldest := ids[0]
+		go func() { _ = a.server.DisconnectClientByID(oldest) }() // the server holds locks here; one that is gone by then is none
 		ids = ids[1:]
 	}
 	a.open[node] = ids
