@@ -137,6 +137,19 @@ func TestWhoTrainsAloneIsSparedWhatOthersCost(t *testing.T) {
 	}
 }
 
+// Optimizer and data loading take a node's time when it trains alone, too: the same plan takes as long again.
+func TestAStepOfANodeAloneCountsAsPasses(t *testing.T) {
+	r := request("n1")
+	r.Nodes[0].MemoryBytes = 1 << 40
+	first := proposed(t, r).Plan
+	r.Generation, r.Current = 2, &first
+	slow := measuredWith(r, 1.8, 1.08)
+	got := proposed(t, slow).Plan.Predicted
+	if math.Abs(got.StepSeconds-slow.CurrentStepSeconds) > 1e-9 || math.Abs(got.Correction-1.8) > 1e-9 || got.OverheadSeconds != 0 {
+		t.Errorf("%+v: expected the %v s that were measured", got, slow.CurrentStepSeconds)
+	}
+}
+
 // A correction scales all plans alike: which of two is the faster it cannot change, and so noise in it moves nothing.
 func TestACorrectionMovesNobody(t *testing.T) {
 	r := afterALoss()

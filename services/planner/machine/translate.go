@@ -75,7 +75,8 @@ const mostCorrection = 10
 
 // correction is how many times as long as the model says passes of the plan in force take, with what is known of its nodes and
 // layers now, and the seconds that its steps take beyond that. Of a step whose passes nobody measured all counts as passes, and of one
-// that takes less than its passes should, too. What was learnt before counts on if nothing was measured under the plan, or its nodes
+// that takes less than its passes should, too. A node that trains alone waits for nobody: all of its step counts as passes, as the next
+// plan for it alone is spared nothing of that. What was learnt before counts on if nothing was measured under the plan, or its nodes
 // stand in for lost ones. If a node is lost, no more is expected than steps took at their least: a trainer whose link had become slow
 // left, and the two without it took 247 ms where 2 s were predicted.
 func correction(s policy.Situation, request events.PlanRequest) (times, overheadSeconds float64) {
@@ -87,10 +88,14 @@ func correction(s policy.Situation, request events.PlanRequest) (times, overhead
 	if request.CurrentStepSeconds == 0 || len(current.Reroutes) > 0 || model == 0 {
 		return cmp.Or(current.Predicted.Correction, 1), current.Predicted.OverheadSeconds
 	}
+	ratio := request.CurrentComputeRatio
+	if policy.IsAlone(s.Current) {
+		ratio = 0
+	}
 	step := believed(request.CurrentStepSeconds / model)
-	passes := min(step, max(cmp.Or(request.CurrentComputeRatio, step), 1.0/mostCorrection))
+	passes := min(step, max(cmp.Or(ratio, step), 1.0/mostCorrection))
 	if least := believed(cmp.Or(request.CurrentLeastSeconds, request.CurrentStepSeconds) / model); request.LosesNode() && least < step {
-		if request.CurrentComputeRatio == 0 {
+		if ratio == 0 {
 			passes = min(passes, max(1, least)) // a model that knows by now of what is slow says more than the least
 		}
 		step = max(passes, least)

@@ -58,11 +58,14 @@ func (s Situation) corrected() float64 { return cmp.Or(s.Correction, 1) }
 // correctedStep is what a step of some pipelines is expected to take, of which the model says so many seconds. A node alone waits for nobody.
 func (s Situation) correctedStep(seconds float64, pipelines []Pipeline) float64 {
 	seconds *= s.corrected()
-	if len(pipelines) == 1 && len(pipelines[0].Stages) == 1 {
+	if IsAlone(pipelines) {
 		return seconds
 	}
 	return seconds + s.OverheadSeconds
 }
+
+// IsAlone reports whether pipelines are one node's.
+func IsAlone(pipelines []Pipeline) bool { return len(pipelines) == 1 && len(pipelines[0].Stages) == 1 }
 
 // meanwhile is the samples a second, until the next failure, that the plan in force of a timed situation trains while
 // layers are copied. Moves that take less than a step are not pre-copied.
