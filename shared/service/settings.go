@@ -25,8 +25,8 @@ func (m Misconfigured) Error() string { return m.Err.Error() }
 
 func (m Misconfigured) Unwrap() error { return m.Err }
 
-// ExitMisconfigured is the exit status of a program that is misconfigured. It is not to be started again as it is.
-const ExitMisconfigured = 2
+// ExitMisconfigured is the exit status of a program that is not to be started again as it is. Go's own, for a panic, is 2.
+const ExitMisconfigured = 78
 
 // Read takes a Config, to which config points, from an environment. Its error is Misconfigured, and names each variable that is not as its tags say:
 //

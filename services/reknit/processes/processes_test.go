@@ -2,8 +2,10 @@ package processes
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -36,7 +38,7 @@ func TestARoleWhoseSettingsAreWrongIsNotStarted(t *testing.T) {
 
 func TestAServiceThatSaysItIsMisconfiguredIsNotStartedAgain(t *testing.T) {
 	died := make(chan error, 2)
-	running := New(script(t, "echo wrong; exit 2"), t.TempDir(), func(_ string, err error) { died <- err })
+	running := New(script(t, fmt.Sprintf("echo wrong; exit %d", service.ExitMisconfigured)), t.TempDir(), func(_ string, err error) { died <- err })
 	if err := running.Start("one", "planner", nil, true); err != nil {
 		t.Fatal(err)
 	}
@@ -46,6 +48,24 @@ func TestAServiceThatSaysItIsMisconfiguredIsNotStartedAgain(t *testing.T) {
 	running.ended.Wait()
 	if names := running.Running("planner"); len(names) > 0 {
 		t.Errorf("%s runs again", names)
+	}
+}
+
+// Go ends a program that panics with status 2.
+func TestAServiceThatPanickedIsStartedAgain(t *testing.T) {
+	folder := t.TempDir()
+	panics := "test -e " + folder + "/ran && { touch " + folder + "/again; exec sleep 60; }; touch " + folder + "/ran; exit 2"
+	running := New(script(t, panics), t.TempDir(), func(_ string, err error) {
+		if errors.As(err, &service.Misconfigured{}) {
+			t.Errorf("it is said to be misconfigured: %v", err)
+		}
+	})
+	if err := running.Start("one", "negotiator", nil, true); err != nil {
+		t.Fatal(err)
+	}
+	defer running.Close(t.Context())
+	for again := os.ErrNotExist; again != nil; _, again = os.Stat(folder + "/again") {
+		runtime.Gosched() // the test's own limit ends it
 	}
 }
 

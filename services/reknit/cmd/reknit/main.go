@@ -39,8 +39,9 @@ import (
 
 const help = `Reknit heals distributed training.
 
-Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line, a setting or a file is wrong;
-3 something is not well, and is named (status and doctor); 4 NATS cannot be reached, or lets nobody in.
+Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line or a file is wrong;
+3 something is not well, and is named (status and doctor); 4 NATS cannot be reached, or lets nobody in;
+78 a setting is wrong.
 reknit agent run ends as what it runs does.`
 
 func main() {
@@ -87,8 +88,10 @@ func status(err error) int {
 	switch {
 	case err == nil:
 		return 0
-	case errors.As(err, &tell.UsageError{}), errors.As(err, &service.Misconfigured{}):
+	case errors.As(err, &tell.UsageError{}):
 		return exitUsage
+	case errors.As(err, &service.Misconfigured{}):
+		return service.ExitMisconfigured
 	case errors.As(err, &tell.NotWell{}):
 		return exitNotWell
 	case errors.As(err, &connect.Unreachable{}):
