@@ -158,7 +158,11 @@ func (m *Machine) ring(plan *events.Plan) (r ring, has bool) {
 	for _, round := range plan.Sync.Rounds {
 		for _, group := range round.Groups {
 			r = ring{nodes: group.Nodes}
-			for _, bytes := range m.state.Job.GradientBytes()[group.Layers.First:group.Layers.End] {
+			gradients := m.state.Job.GradientBytes()
+			if group.Layers.First < 0 || group.Layers.End > len(gradients) || group.Layers.Count() < 0 {
+				return ring{}, false // the plan is of another job: restoring it shows that
+			}
+			for _, bytes := range gradients[group.Layers.First:group.Layers.End] {
 				r.bytes += bytes
 			}
 		}

@@ -189,3 +189,13 @@ func TestWhoeverObjectsToWhatLinksBringAboutIsNotGivenUp(t *testing.T) {
 		t.Error("n3 is given up")
 	}
 }
+
+func TestAPlanWhoseRingIsOfLayersThatTheJobHasNotEndsNothing(t *testing.T) {
+	r := rung(t)
+	for _, layers := range []events.Range{{First: 0, End: 99}, {First: 2, End: 1}, {First: -1, End: 1}} {
+		r.plan.Sync.Rounds[0].Groups[0].Layers = layers
+		if message := r.machine.message(r.plan); message != 0 {
+			t.Errorf("of layers %v a message takes %v s", layers, message)
+		}
+	}
+}
