@@ -47,6 +47,7 @@ func Read(config any, environment map[string]string) error {
 		if setting.measuresLength(field.Type) {
 			given = strconv.Itoa(value.Len()) // it may be a secret
 		}
+		given = given[strings.LastIndex(given, "@")+1:] // a URL's password stands before it
 		if unread[field.Name] || !setting.holds(value) {
 			faults = append(faults, fmt.Errorf("%s: expected %s, got %.80q", setting.name, setting.expected(field.Type), given))
 		}

@@ -51,6 +51,7 @@ func TestASettingOutOfItsRangeOrFormIsNamedWithWhatWasExpected(t *testing.T) {
 		"REKNIT_HTTP_ADDRESS=n1:70000":      `REKNIT_HTTP_ADDRESS: expected host:port, with a port of 0 to 65535, got "n1:70000"`,
 		"REKNIT_NATS_URL=::":                `REKNIT_NATS_URL: expected the URL of a NATS server, or several with commas`,
 		"REKNIT_NATS_URL=nats://a,http://b": `REKNIT_NATS_URL: expected the URL of a NATS server, or several with commas`,
+		"REKNIT_NATS_URL=nats://u:p,w@a:x":  `REKNIT_NATS_URL: expected the URL of a NATS server, or several with commas, such as nats://127.0.0.1:4222, got "a:x"`,
 		"REKNIT_NATS_URL=nats://a:x":        `REKNIT_NATS_URL: expected the URL of a NATS server, or several with commas`,
 	} {
 		name, value, _ := strings.Cut(given, "=")

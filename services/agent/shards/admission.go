@@ -52,7 +52,7 @@ func (a *admission) bound(newest server.ClientAuthentication) {
 	ids := append(a.open[node], newest.GetID())
 	if len(ids) > most {
 		oldest := ids[0]
-		go func() { _ = a.server.DisconnectClientByID(oldest) }() // the server holds locks here; one that is gone by then is none
+		go func() { _ = a.server.DisconnectClientByID(oldest) }() // its last writes may wait; one that is gone by then is none
 		ids = ids[1:]
 	}
 	a.open[node] = ids
