@@ -134,7 +134,7 @@ func (q *Queue) Upcoming(s *Source, most int, now time.Time) []*Part {
 func (q *Queue) Ahead(s *Source, bytes int64, now time.Time) []*Part {
 	gives := bytes
 	if rate, known := s.meter.speed(now); known {
-		gives = int64(rate*q.secondsLeft(now)) - s.backlog()
+		gives = int64(min(rate*q.secondsLeft(now), float64(q.Total))) - s.backlog() // nobody gives: without end
 	}
 	var parts []*Part
 	for _, waiting := range q.waiting {
