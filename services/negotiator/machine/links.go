@@ -63,6 +63,9 @@ func (m *Machine) noteLink(measured events.Measurement) {
 	link := m.state.Links[linkKey(measured.From, measured.To)]
 	link.Measurement = measured.Rounded()
 	m.state.Links[linkKey(measured.From, measured.To)] = link
+	if m.looked {
+		m.maySuffice[measured.From], m.maySuffice[measured.To] = true, true
+	}
 }
 
 func (m *Machine) linkLost(cause events.Event, lost events.LinkState) []events.Event {

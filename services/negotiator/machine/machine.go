@@ -35,6 +35,9 @@ type Machine struct {
 	since  time.Duration   // the last event, by ticks
 	rung   map[string]bool // alarms told
 	retold time.Time       // that the job is complete, after it was logged at this time
+
+	looked     bool            // at the links of all who wait, and nothing but measurements was heard since
+	maySuffice map[string]bool // who waited and whose links sufficed then, and the ends of those measured since
 }
 
 // New returns a machine that knows nothing yet.
@@ -83,6 +86,10 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	m.state.Heard, m.since = event.Logged, 0
+	if !slices.Contains(measurements, event.Kind) {
+		m.looked = false
+		defer func() { m.looked = false }()
+	}
 	if m.state.Complete != nil {
 		return afterwards.Handle(m, event)
 	}

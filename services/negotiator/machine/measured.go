@@ -17,7 +17,8 @@ const worthPlanning = 1.0 / 8
 
 // heed negotiates what measurements change of who should train: a node that waits has links that suffice, or a link of the ring is
 // known to slow all who train. Only data-parallel jobs have nodes that wait for their links. What a node has brought about so lately
-// that it may be noise is put off. O(nodes) for each node that waits, and O(links) where a link of the ring is slow.
+// that it may be noise is put off. O(nodes) for each node that waits whose links were measured or suffice, and for all of them after another
+// event than a measurement; and O(links) where a link of the ring is slow.
 func (m *Machine) heed(cause events.Event) []events.Event {
 	plan := m.state.Plan
 	if plan == nil || plan.Kind != events.DataParallel || m.state.Negotiation != nil || m.state.Hold.Active || m.state.Paused {
@@ -36,32 +37,43 @@ func (m *Machine) heed(cause events.Event) []events.Event {
 		change.Cause = cause.ID
 		m.state.Pending = append(m.state.Pending, change)
 	}
+	m.looked = false // who takes part may be others then
 	return m.negotiate(cause, protocol.Patient)
 }
 
 // measuredChanges are those of nodes that should have a place now, or no longer.
 func (m *Machine) measuredChanges(plan *events.Plan) (changes []events.Change) {
+	holds, suffice := plan.HoldsOfAll(), map[string]bool{}
 	for _, idle := range plan.Idle {
-		if peer, suffices := m.suffices(plan, idle); suffices {
+		if m.looked && !m.maySuffice[idle.Node] {
+			continue
+		}
+		if peer, suffices := m.suffices(holds, idle); suffices {
+			suffice[idle.Node] = true
 			changes = append(changes, events.Change{Kind: events.ChangeMeasured, Node: idle.Node, Peer: peer})
 		}
 	}
+	m.looked, m.maySuffice = true, suffice
 	if link, slow := m.slowing(plan); slow {
 		changes = append(changes, events.Change{Kind: events.ChangeMeasured, Node: link.From, Peer: link.To})
 	}
 	return changes
 }
 
-// suffices reports whether a node that waits has two links that are as good as its plan says that they must be, both ways, and to whom
-// one of them leads. Each end measures its own direction, so that nobody comes in on its word alone.
-func (m *Machine) suffices(plan *events.Plan, idle events.Idle) (peer string, suffices bool) {
+// measurements are the kinds of event that change nothing that suffices depends on but the links that noteLink notes.
+var measurements = []events.Kind{
+	events.LinkMeasured, events.NodeProfiled, events.PlanActivated, events.PlanMeasured, events.TrainingDigested}
+
+// suffices reports whether a node that waits has two links that are as good as its plan says that they must be, both ways, to those who
+// train, and to whom one of them leads. Each end measures its own direction, so that nobody comes in on its word alone.
+func (m *Machine) suffices(holds map[string]events.Range, idle events.Idle) (peer string, suffices bool) {
 	if m.state.Members[idle.Node] == nil {
 		return "", false
 	}
-	holds, good := plan.HoldsOfAll(), 0
-	for _, node := range slices.Sorted(maps.Keys(holds)) {
+	good := 0
+	for node := range holds {
 		if m.isGood(idle, idle.Node, node) && m.isGood(idle, node, idle.Node) {
-			peer, good = node, good+1
+			peer, good = max(peer, node), good+1
 		}
 	}
 	return peer, good >= min(2, len(holds))

@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"reflect"
 	"testing"
 	"time"
 
@@ -198,4 +200,98 @@ func TestAPlanWhoseRingIsOfLayersThatTheJobHasNotEndsNothing(t *testing.T) {
 			t.Errorf("of layers %v a message takes %v s", layers, message)
 		}
 	}
+}
+
+// A measurement among 500 who train and as many who wait concerns two of them.
+func TestAMeasurementIsHeardWithoutALookAtEveryNodeThatWaits(t *testing.T) {
+	const nodes = 500
+	r := rung(t)
+	for i := range nodes {
+		trains, waits := fmt.Sprintf("t%03d", i), fmt.Sprintf("w%03d", i)
+		r.machine.state.Members[trains], r.machine.state.Members[waits] = &member{}, &member{}
+		r.plan.Pipelines = append(r.plan.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: trains, Layers: events.Range{End: 1}}}})
+		r.plan.Idle = append(r.plan.Idle, events.Idle{Node: waits, StepSeconds: 3, NeedsBytesPerSecond: 50e6})
+	}
+	for what, hear := range map[string]func(){
+		"of a link": func() { r.measure("t000", "w000", 100e6, 0.1) },
+		"of a step": func() {
+			r.opened(r.machine.paced(events.Event{Logged: r.now}, events.Pace{Node: "n1", Generation: r.plan.Generation, StepSeconds: 1}))
+		},
+	} {
+		if made := testing.AllocsPerRun(10, hear); made > 100 {
+			t.Errorf("a measurement %s has %.0f objects made, expected no more than nodes at its ends need", what, made)
+		}
+	}
+}
+
+// The twin looks at every node that waits whatever it hears.
+func TestWhoeverIsNotLookedAtWouldNotHaveChangedAnything(t *testing.T) {
+	opened := 0
+	for seed := range uint64(10) {
+		dice := rand.New(rand.NewPCG(seed, 0))
+		r, twin := rung(t), rung(t)
+		for _, r := range []*reduces{r, twin} {
+			r.plan.Idle = append(r.plan.Idle, events.Idle{Node: "n4", NeedsBytesPerSecond: 70e6})
+			r.plan.Pipelines, r.machine.looked = r.plan.Pipelines[:3], false
+		}
+		for range 300 {
+			event := draw(dice, r.now)
+			twin.machine.looked = false
+			said, want := r.handle(event), twin.handle(event)
+			if !reflect.DeepEqual(said, want) || !reflect.DeepEqual(r.machine.state, twin.machine.state) {
+				t.Fatalf("seed %d, after %s %s: negotiated is %+v, expected %+v", seed, event.Kind, event.Data, said, want)
+			}
+			opened += len(said)
+			if dice.IntN(5) > 0 { // some events come while it negotiates
+				for _, r := range []*reduces{r, twin} {
+					r.opened(nil)
+					r.machine.state.Paused = false
+				}
+			}
+			r.now = r.now.Add(time.Duration(dice.IntN(60)) * time.Second)
+		}
+	}
+	if opened < 100 {
+		t.Errorf("%d negotiations were compared", opened)
+	}
+}
+
+// draw is an event that may change who should train.
+func draw(dice *rand.Rand, now time.Time) events.Event {
+	speaker := events.Speaker{Source: "/test", Cluster: "opticks"}
+	node := func() string { return fmt.Sprintf("n%d", 1+dice.IntN(5)) }
+	from, to := node(), node()
+	for from == to {
+		to = node()
+	}
+	kind, payload := events.LinkMeasured, events.Payload(&events.Measurement{From: from, To: to, RoundTripSeconds: 0.001,
+		BandwidthBytesPerSecond: 30e6 + 60e6*dice.Float64(), Uncertainty: 0.1 * float64(min(1, dice.IntN(10)))})
+	switch dice.IntN(40) {
+	case 0:
+		kind, payload = events.PlanMeasured, &events.Pace{Node: "n1", Generation: 4, StepSeconds: 1, Steps: 1}
+	case 1:
+		kind, payload = events.LinkLost, &events.LinkState{From: from, To: to}
+	case 2, 3, 4:
+		kind, payload = events.LinkRestored, &events.LinkState{From: from, To: to}
+	case 5:
+		kind, payload = events.NegotiationOverdue, &events.Overdue{Negotiation: "none", Phase: shifting, Node: node()}
+	}
+	event := speaker.First(now, fmt.Sprint(now, dice.Uint64()), kind, from, payload)
+	event.Logged = now
+	return event
+}
+
+// handle returns what is negotiated for an event. It is not committed.
+func (r *reduces) handle(event events.Event) (changes []events.Change) {
+	r.t.Helper()
+	said, err := r.machine.Handle(event)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, event := range said {
+		if event.Kind == events.NegotiationOpened {
+			changes = append(changes, must[events.Opening](r.t, event).Changes...)
+		}
+	}
+	return changes
 }

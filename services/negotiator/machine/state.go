@@ -149,7 +149,7 @@ func (m *Machine) Restore(data []byte) error {
 	if err := json.Unmarshal(data, &restored); err != nil {
 		return err
 	}
-	m.state = restored
+	m.state, m.looked = restored, false
 	return nil
 }
 
