@@ -70,7 +70,8 @@ func TestWhatAStepTakesBeyondItsPassesIsAddedAndNotMultiplied(t *testing.T) {
 	plain := proposed(t, r).Plan.Predicted
 	got := proposed(t, measuredWith(r, 1.8, 1.2)).Plan.Predicted
 	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-9*want }
-	if !near(got.Correction, 1.2) || !near(got.OverheadSeconds, 0.6*model) || !near(got.StepSeconds, 1.2*plain.StepSeconds+0.6*model) {
+	if !near(got.Correction, 1.2) || !near(got.OverheadSeconds, 0.6*model) || !near(got.StepSeconds, 1.2*plain.StepSeconds+0.6*model) ||
+		!near(got.StepSecondsLowerBound, 1.2*plain.StepSecondsLowerBound+0.6*model) {
 		t.Errorf("%+v: expected 1.2 times %v s and %v s beside", got, plain.StepSeconds, 0.6*model)
 	}
 	for what, test := range map[string]struct{ step, passes, times, beside float64 }{

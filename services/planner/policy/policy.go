@@ -222,7 +222,9 @@ func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, erro
 			candidate.TransitionSeconds = s.transitionSeconds(candidate.CopySeconds)
 		}
 		candidate.StepSeconds = s.correctedStep(candidate.StepSeconds, candidate.Pipelines)
-		candidate.LowerBoundSeconds *= s.corrected()
+		if candidate.LowerBoundSeconds > 0 { // with what any plan takes beside passes that is of several nodes as this one, or of one
+			candidate.LowerBoundSeconds = s.correctedStep(candidate.LowerBoundSeconds, candidate.Pipelines)
+		}
 		candidate.Idle = s.correctedIdle(candidate.Idle)
 		candidate.Score = s.score(candidate)
 		if candidate.measurable() {

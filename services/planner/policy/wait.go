@@ -30,7 +30,7 @@ func (s Situation) score(c Candidate) float64 {
 			estimate.ExpectedThroughput(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, s.SecondsBetweenFailures)
 	}
 	return estimate.ThroughputWithReturn(s.GlobalBatch, c.StepSeconds, c.TransitionSeconds, estimate.Return{
-		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.correctedStep(s.CurrentSeconds(), s.Current),
+		AfterSeconds: s.SecondsUntilReturn, StepSeconds: s.CurrentStepSeconds(),
 		TransitionSeconds: s.backSeconds(c.Pipelines),
 	}, s.SecondsBetweenFailures)
 }
@@ -39,7 +39,7 @@ func (s Situation) score(c Candidate) float64 {
 // where all can pre-copy and nobody is lost.
 func (s Situation) timed() Situation {
 	if s.PreCopies && len(s.Current) > 0 && s.continues() == nil && len(s.lostStages()) == 0 {
-		s.currentSeconds = s.correctedStep(s.CurrentSeconds(), s.Current)
+		s.currentSeconds = s.CurrentStepSeconds()
 	}
 	return s
 }
@@ -50,6 +50,11 @@ func (s Situation) CurrentSeconds() float64 {
 		return 0
 	}
 	return s.stepSeconds(s.wires(), s.Current)
+}
+
+// CurrentStepSeconds is what such a step is expected to take. There is a plan in force.
+func (s Situation) CurrentStepSeconds() float64 {
+	return s.correctedStep(s.CurrentSeconds(), s.Current)
 }
 
 // corrected is what a step is expected to take of what the model says.

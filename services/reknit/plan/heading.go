@@ -129,8 +129,7 @@ func compared(w io.Writer, q Question, plan events.Plan, moved int64) {
 	if !q.isHealthy() || q.keeps(plan) || plan.Predicted.Unmeasured {
 		return
 	}
-	s := q.Settings.Situation(q.Request)
-	now := s.CurrentSeconds() * cmp.Or(s.Correction, 1)
+	now := q.Settings.Situation(q.Request).CurrentStepSeconds()
 	gain := fmt.Sprintf("%.1f%% shorter", 100*(1-plan.Predicted.StepSeconds/now))
 	if plan.Predicted.StepSeconds > now {
 		gain = fmt.Sprintf("%.1f%% longer", 100*(plan.Predicted.StepSeconds/now-1))

@@ -1,10 +1,13 @@
 package plan
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // healthy is the cluster of failure.yaml, of which no node fails, with so many replicas asked for.
@@ -42,4 +45,23 @@ func TestAPlanForAHealthyClusterIsComparedWithTheOneInForce(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Passes take 0.6 of the step in force, and all else that a plan of several nodes takes as well the rest.
+func TestWhatAStepTakesBesidePassesIsOfBothPlansThatAreCompared(t *testing.T) {
+	q, err := load(healthy(t, "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	model := q.Settings.Situation(q.Request).CurrentSeconds()
+	q.Request.CurrentStepSeconds, q.Request.CurrentComputeRatio = model, 0.6
+	answer, err := q.answer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	step, bound := answer.Plan.Predicted.StepSeconds, answer.Plan.Predicted.StepSecondsLowerBound
+	if bound <= answer.Plan.Predicted.OverheadSeconds {
+		t.Errorf("no step is predicted to take less than %v s: %+v", bound, answer.Plan.Predicted)
+	}
+	expectSays(t, told(t, q, answer), fmt.Sprintf("in force      %s", tell.Seconds(model)), fmt.Sprintf("%.1f%% shorter", 100*(1-step/model)))
 }
