@@ -185,3 +185,13 @@ func TestASpeedWithoutSecondsIsBesideWhatTheJobDeclares(t *testing.T) {
 		t.Errorf("%+v: expected n3 to be a tenth as fast as the others, as it told", nodes)
 	}
 }
+
+func TestStepsThatABuildBeforeRememberedAreMeasuredStill(t *testing.T) {
+	m := New(Settings{})
+	if err := m.Restore([]byte(`{"steps": {"n1": 2, "n2": 3, "n3": 7}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if last, least := m.state.Measured.StepSeconds(); last != 3 || least != 3 || len(m.state.Measured.Passes()) > 0 {
+		t.Errorf("steps take %v s, and %v s at least: expected 3 s, and passes that nobody told", last, least)
+	}
+}
