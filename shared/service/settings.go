@@ -25,8 +25,7 @@ func (m Misconfigured) Error() string { return m.Err.Error() }
 
 func (m Misconfigured) Unwrap() error { return m.Err }
 
-// ExitMisconfigured is the exit status of a program that is not to be started again as it is. Go's own, for a panic, is 2.
-const ExitMisconfigured = 78
+const ExitMisconfigured = 78 // the exit status of a program that is not to be started again as it is; Go's own, for a panic, is 2
 
 // Read takes a Config, to which config points, from an environment. Its error is Misconfigured, and names each variable that is not as its tags say:
 //
@@ -47,8 +46,8 @@ func Read(config any, environment map[string]string) error {
 		if setting.measuresLength(field.Type) {
 			given = strconv.Itoa(value.Len()) // it may be a secret
 		}
-		given = given[strings.LastIndex(given, "@")+1:] // a URL's password stands before it
 		if unread[field.Name] || !setting.holds(value) {
+			given = given[strings.LastIndex(given, "@")+1:] // a URL's password stands before it
 			faults = append(faults, fmt.Errorf("%s: expected %s, got %.80q", setting.name, setting.expected(field.Type), given))
 		}
 	}
