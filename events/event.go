@@ -170,8 +170,8 @@ func (e Event) Digest() string {
 // whole is the name of a payload as a field: the envelope's.
 const whole = "data"
 
-// Named is a value of the wrong JSON type as an error that names its field; any other error it returns as it is. What is no object at
-// all has the name whole. One field of all is in base64: a quarantine's.
+// Named is a value of the wrong JSON type as an error that names its field; any other error it returns as it is. A value that is no object
+// has the name whole. One field of all is in base64: a quarantine's.
 func Named(whole string, err error) error {
 	if at, is := errors.AsType[base64.CorruptInputError](err); is {
 		return &FieldError{Field: "excerpt", Expected: "base64", Got: fmt.Sprintf("something else from byte %d on", int64(at))}

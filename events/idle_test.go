@@ -10,17 +10,10 @@ import (
 func TestAnIdleNodeIsToldWhatItWouldNeed(t *testing.T) {
 	planned := Predicted{StepSeconds: 1.5}
 	for needs, want := range map[[2]float64]string{
-		{}:              "its links are too slow: a step would take 4 s with it, and takes 1.5 s without; no bandwidth is enough with so long a delay",
+		{}: "its links are too slow: a step would take 4 s with it, and takes 1.5 s without; " +
+			"no bandwidth is enough with so long a delay",
 		{2e6}:           "and takes 1.5 s without; from 16 Mbit/s both ways to two others on it slows nothing down",
 		{25e7}:          "from 2 Gbit/s both ways",
-		{123.456e6 / 8}: "from 124 Mbit/s both ways",
-		{999.6e6 / 8}:   "from 1 Gbit/s both ways",
-		{999e6 / 8}:     "from 999 Mbit/s both ways",
-		{1234.5e6 / 8}:  "from 1.24 Gbit/s both ways",
-		{2e15 / 8}:      "from 2000000 Gbit/s both ways",
-		{0.01234e6 / 8}: "from 0.0124 Mbit/s both ways",
-		{0, 0.0123456}:  "from a round trip of 12.3 ms",
-		{0, 12.3456}:    "from a round trip of 12300 ms",
 		{123.456e6 / 8}: "from 124 Mbit/s both ways",
 		{999.6e6 / 8}:   "from 1 Gbit/s both ways",
 		{999e6 / 8}:     "from 999 Mbit/s both ways",
@@ -60,7 +53,8 @@ func TestAnIdleNodeIsAMemberWithoutAPlace(t *testing.T) {
 	}{
 		{Idle{"n2", 1, 0, 0}, ""}, {Idle{"n2", 1, 5, 0}, ""},
 		{Idle{"n1", 1, 5, 0}, "[0].node"}, {Idle{"n3", 1, 5, 0}, "[0].node"},
-		{Idle{"n2", 0, 5, 0}, "[0]: expected finite seconds"}, {Idle{"n2", 1, -5, 0}, "[0]: expected"}, {Idle{"n2", math.NaN(), 5, 0}, "[0]: expected"},
+		{Idle{"n2", 0, 5, 0}, "[0]: expected finite seconds"},
+		{Idle{"n2", 1, -5, 0}, "[0]: expected"}, {Idle{"n2", math.NaN(), 5, 0}, "[0]: expected"},
 		{Idle{"n2", 1, math.Inf(1), 0}, "[0]: expected"}, {Idle{"n2", 1, 0, 0.1}, ""}, {Idle{"n2", 1, 0, -1}, "[0]: expected"},
 	} {
 		plan.Idle = []Idle{test.idle}

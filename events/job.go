@@ -35,8 +35,8 @@ type Job struct {
 	Data string `json:"data,omitempty" is:"one=shared|local"`
 }
 
-// MostMicroBatches is how many a step may have, for the planner's CPU time grows with them. A first plan of 48 equal layers for 64 nodes
-// of five speeds and five sizes of memory takes 0.4 s of it with 4,096 micro-batches and 2.1 s with 65,536; for 256 such nodes 0.6 s and 2.7 s.
+// MostMicroBatches is how many a step may have, for the planner's CPU time grows with them. A first plan of 48 equal layers for 64
+// nodes of five speeds and memory sizes takes 0.4 s of it with 4,096 micro-batches and 2.1 s with 65,536; for 256, 0.6 s and 2.7 s.
 const MostMicroBatches = 1 << 16
 
 const (

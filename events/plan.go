@@ -178,7 +178,7 @@ type Data struct {
 // Predicted is what the planner expects of the plan.
 type Predicted struct {
 	StepSeconds           float64          `json:"stepSeconds"`
-	StepSecondsLowerBound float64          `json:"stepSecondsLowerBound"` // no plan can be faster in the model
+	StepSecondsLowerBound float64          `json:"stepSecondsLowerBound"` // no plan of several nodes can be faster in the model
 	TransitionSeconds     float64          `json:"transitionSeconds"`     // that the layers take to come; in a proposal as the planner weighed it, with the switch
 	PeakBytes             map[string]int64 `json:"peakBytes"`
 	SamplesPerSecond      float64          `json:"samplesPerSecond"`

@@ -44,8 +44,8 @@ func UsualOf(links []Link, site map[string]string) *Usual {
 	return usual
 }
 
-// WithSites is the usual link as somebody states it, with the links between two sites that are known to differ from it. What is known of
-// links within a site says nothing of its other links. O(links * log links).
+// WithSites is the usual link as somebody states it, with the links between two sites that are known to differ from it. A link that is
+// known within a site says nothing of the other links there. O(links * log links).
 func (u Usual) WithSites(links []Link, site map[string]string) *Usual {
 	between := map[sites]*figures{}
 	for _, link := range links {

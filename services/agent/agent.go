@@ -81,7 +81,7 @@ type Config struct {
 	// holds: they are lost if it ends before Boundary returns ErrLeft. It must not block. nil: nobody wants to know.
 	Late func(reason string, seconds float64, alone []events.Range)
 
-	// Leaving hears that the node is to go, as a user asked the cluster, and why. Whoever calls Leave knows of that by itself. It
+	// Leaving hears that the node is to go, as a user asked the cluster, and why. A caller of Leave does not hear of its own call. It
 	// must not block. nil: nobody wants to know.
 	Leaving func(reason string)
 

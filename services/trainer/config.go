@@ -66,7 +66,8 @@ func (c Config) validate() error {
 	}
 	expect(events.Token(c.Node), "REKNIT_TRAINER_NODE", "1 to 64 characters of A-Z a-z 0-9 - _, such as n1", fmt.Sprintf("%q", c.Node))
 	expect(c.Text != "", "REKNIT_TRAINER_TEXT", "the path of a text file to train on, such as README.md", "none")
-	expect(c.MicroBatch > 0 && c.GlobalBatch%c.MicroBatch == 0, "REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
+	divides := c.MicroBatch > 0 && c.GlobalBatch%c.MicroBatch == 0
+	expect(divides, "REKNIT_TRAINER_MICRO_BATCH", "a divisor of REKNIT_TRAINER_GLOBAL_BATCH", c.MicroBatch)
 	expect(c.MicroBatch <= 0 || c.GlobalBatch/c.MicroBatch <= events.MostMicroBatches, "REKNIT_TRAINER_GLOBAL_BATCH",
 		fmt.Sprintf("at most %d micro-batches of %d samples", events.MostMicroBatches, c.MicroBatch), c.GlobalBatch)
 	expect(c.Advertise != "" || !everywhere(c.Listen), "REKNIT_TRAINER_ADVERTISE",

@@ -27,13 +27,13 @@ func (m Misconfigured) Unwrap() error { return m.Err }
 
 const ExitMisconfigured = 78 // the exit status of a program that is not to be started again as it is; Go's own, for a panic, is 2
 
-// Read takes a Config, to which config points, from an environment. Its error is Misconfigured, and names each variable that is not as its tags say:
+// Read takes a Config, to which config points, from an environment. Its error, Misconfigured, names each variable that defies its tags:
 //
 //	unit   what it is. Some units have a form, which is checked: see forms
 //	is     its range, parted by commas: min=1, over=0 (more than that), max=65535. A text has it for its length. No number is
 //	       below 0 where there is no min; none is infinite
 //
-// What tags cannot say is said by a method Validate, if Config has one.
+// A method Validate says what tags cannot, if Config has one.
 func Read(config any, environment map[string]string) error {
 	unread, faults := parse(config, environment)
 	into := reflect.ValueOf(config).Elem()

@@ -20,8 +20,8 @@ func Variables(config any) []Variable {
 	return all
 }
 
-// Misspelt maps the variables of an environment that are almost settings of a Config, and none, to these. What is not alike may be
-// another program's: one environment may hold the settings of several.
+// Misspelt maps the variables of an environment that are almost settings of a Config, and none, to these. A variable that is not
+// alike may be another program's: one environment may hold the settings of several.
 func Misspelt(config any, environment []string) map[string]string {
 	settings, meant := Variables(config), map[string]string{}
 	isSetting := func(name string) bool {

@@ -25,7 +25,7 @@ type Joining struct {
 	Node        string          `json:"node"`
 	Job         json.RawMessage `json:"job"`
 	Dir         string          `json:"dir"`
-	Mistaken    string          `json:"mistaken"` // what is wrong with the trainer, as its client found: it does not join, and is not started again
+	Mistaken    string          `json:"mistaken"` // what its client found wrong with the trainer, which does not join, nor is started again
 }
 
 // Joined answers a join.

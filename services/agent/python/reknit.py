@@ -114,7 +114,7 @@ _TYPES = {str: "a text", bool: "True or False", list: "a list", dict: "a diction
 
 
 def _check(arguments):
-    """Raises Refused for an argument that is none, or not what it may be. What is inside of a field of the job the agent checks."""
+    """Raises Refused for an argument that is none, or not what it may be. The agent checks what a field of the job has inside."""
     for name, value in arguments.items():
         if name not in _ARGUMENTS:
             raise mistaken(Refused, f"{name}: expected an argument of join or a field of the job: {', '.join(_ARGUMENTS)}")

@@ -114,7 +114,7 @@ func (q *Queue) Corrupted(part *Part) {
 	}
 }
 
-// Foreign ends a claim whose source answered with something else than the part. That may be a mistake on the way; foreignOut of
+// Foreign ends a claim whose source answered with something else than the part. It may be a mistake on the way; foreignOut of
 // them are the source's own, and it is left out of the part then.
 func (q *Queue) Foreign(c *Claim, now time.Time) {
 	part, s := c.Part, c.Source

@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// What messages leave behind. A part leaves three copies of itself with its giver when it is put: what the server reads it into,
+// Copies that messages leave behind. A part leaves three copies of itself with its giver when it is put: what the server reads it into,
 // what it puts it into the stream from, and the bucket's own. It leaves two more for each receiver: what is read of the bucket, and
 // the message that it becomes. It leaves one with its receiver.
 const (

@@ -193,8 +193,8 @@ func (s *Store) URL() string {
 // Port returns the port on which receivers dial.
 func (s *Store) Port() int { return s.server.Addr().(*net.TCPAddr).Port }
 
-// Close ends the server and removes what it stored. Where a reader takes nothing of what is sent to it, the server ends by itself
-// after writeDeadline, and takes no connections until then.
+// Close ends the server and removes what it stored. The server ends by itself after writeDeadline, and takes no
+// connections until then, if a reader takes nothing of what is sent to it.
 func (s *Store) Close() {
 	s.gives.mutex.Lock()
 	s.gives.end() // nothing is put or removed from here on

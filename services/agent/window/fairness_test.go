@@ -38,7 +38,7 @@ func TestManyConnectionsOfANodeHaveItsWindowAndNoMore(t *testing.T) {
 }
 
 // A reader that asks for one part after the other, and is a quarter of a second late with each, is always served at once, but for
-// when it begins: the window is full then. Where there are more nodes than parts fit in, it waits for one each time.
+// when it begins: the window is full then. It waits each time if there are more nodes than parts that fit in.
 func TestWhoeverTakesIsServedThoughOthersFillTheWindowAndTakeNothing(t *testing.T) {
 	for _, liars := range []int{1, 2, 7, 20} {
 		g := begin(t, 0)

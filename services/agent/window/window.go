@@ -189,7 +189,7 @@ func (w *Window) forget(which func(*want) bool) { w.wants = slices.DeleteFunc(w.
 // Stored says that a part that was to be put is there.
 func (w *Window) Stored(digest string) { w.parts[digest].state = there }
 
-// Failed says that a part could not be put. What came of it into the store is removed, and readers that want it hear that they are
+// Failed says that a part could not be put. Its chunks that reached the store are removed, and readers that want it hear that they are
 // to ask again.
 func (w *Window) Failed(digest string) {
 	p := w.parts[digest]

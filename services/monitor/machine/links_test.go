@@ -214,7 +214,7 @@ func TestMeasurementsThatANegotiationToldAreNotSaidAgain(t *testing.T) {
 	}
 }
 
-// Of six nodes the plan uses twelve directions; n1 joined, whose ten were each measured once.
+// The plan of six nodes uses twelve directions; n1 joined, whose ten were each measured once.
 func TestWhatANegotiationToldIsConfirmedBeforeAnythingElseIsMeasuredAgain(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3", "n4", "n5", "n6")
 	w.machine = machine.New(machine.Defaults(cluster))

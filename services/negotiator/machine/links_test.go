@@ -162,7 +162,7 @@ func lastAsked[T any, P interface {
 	panic("unreachable")
 }
 
-// Of 66 nodes there are 4,290 directions, one of which is slow, one lost and one cut.
+// 66 nodes have 4,290 directions, one of which is slow, one lost and one cut.
 func TestOfManyLinksARequestListsThoseThatAreNotUsual(t *testing.T) {
 	w := newWorld(t, 66)
 	w.measureAll(oneIsSlow)

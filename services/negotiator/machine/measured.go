@@ -16,9 +16,9 @@ import (
 const worthPlanning = 1.0 / 8
 
 // heed negotiates what measurements change of who should train: a node that waits has links that suffice, or a link of the ring is
-// known to slow all who train. Only data-parallel jobs have nodes that wait for their links. What a node has brought about so lately
-// that it may be noise is put off. O(nodes) for each node that waits whose links were measured or suffice, and for all of them after another
-// event than a measurement; and O(links) where a link of the ring is slow.
+// known to slow all who train. Only data-parallel jobs have nodes that wait for their links. A node that brought about a change
+// lately has the next one put off: it may be noise. O(nodes) for each node that waits whose links were measured or suffice, or for
+// each that waits after another event than a measurement; and O(links) where a link of the ring is slow.
 func (m *Machine) heed(cause events.Event) []events.Event {
 	plan := m.state.Plan
 	if plan == nil || plan.Kind != events.DataParallel || m.state.Negotiation != nil || m.state.Hold.Active || m.state.Paused {
@@ -97,8 +97,8 @@ func isSure(link events.Link) bool {
 }
 
 // slowing returns the slowest link of the plan's ring where it costs all who train worthPlanning of a step more than was known when
-// the plan was made or, where nothing was known then, than usual links cost. What is known now counts at its best, and then at its
-// worst, so that measurements that scatter plan nothing. While the ends have other links that read slow and were probed once, these are
+// the plan was made or, where nothing was known then, than usual links cost. A link counts at its best now, and at its worst as it was
+// known, so that measurements that scatter plan nothing. While the ends have other links that read slow and were probed once, these are
 // waited for: nobody waits for such a link.
 func (m *Machine) slowing(plan *events.Plan) (slowest events.Link, slow bool) {
 	r, has := m.ring(plan)

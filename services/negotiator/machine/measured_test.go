@@ -21,7 +21,8 @@ func rung(t *testing.T) *reduces {
 		m.state.Members[node] = &member{Member: events.Member{Node: node, Incarnation: "a"}}
 		plan.Nodes = append(plan.Nodes, m.state.Members[node].Member)
 		if node != "n5" {
-			plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 2, Stages: []events.Stage{{Node: node, Layers: events.Range{End: 1}}}})
+			stages := []events.Stage{{Node: node, Layers: events.Range{End: 1}}}
+			plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 2, Stages: stages})
 		}
 	}
 	plan.Sync.Rounds = []events.Round{{Groups: []events.Group{{Layers: events.Range{End: 1}, Nodes: []string{"n1", "n2", "n3", "n4"}}}}}
@@ -51,7 +52,7 @@ type reduces struct {
 	now     time.Time
 }
 
-// measure has the machine hear of a link, and returns what it negotiates. That is committed as it was.
+// measure has the machine hear of a link, and returns what it negotiates. The plan is committed as it was.
 func (r *reduces) measure(from, to string, rate, off float64) []events.Change {
 	r.t.Helper()
 	said := r.machine.linkMeasured(events.Event{ID: r.now.String(), Logged: r.now}, events.Measurement{

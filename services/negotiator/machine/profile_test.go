@@ -75,7 +75,8 @@ func TestHowLongPassesTookIsToldBesideWhatLayersSay(t *testing.T) {
 		for i, node := range []string{"n1", "n2", "n3"} {
 			stage, _ := plan.Holds(node)
 			seconds := test.passes[i] * float64(plan.Pipelines[0].MicroBatches) * job.MicroBatchSeconds(stage)
-			w.hear(events.PlanMeasured, "/node/"+node, node, &events.Pace{Node: node, Generation: 1, StepSeconds: 7, Steps: 10, ComputeSeconds: seconds})
+			pace := &events.Pace{Node: node, Generation: 1, StepSeconds: 7, Steps: 10, ComputeSeconds: seconds}
+			w.hear(events.PlanMeasured, "/node/"+node, node, pace)
 		}
 		w.restart()
 		if test.lost != "" {
@@ -95,7 +96,8 @@ func TestStepsThatBecameLongerAreToldWithWhatTheyWereAtTheirLeast(t *testing.T) 
 	w := newWorld(t, 3)
 	for _, seconds := range []float64{7, 18} {
 		for _, node := range []string{"n1", "n2", "n3"} {
-			w.hear(events.PlanMeasured, "/node/"+node, node, &events.Pace{Node: node, Generation: 1, StepSeconds: seconds, Steps: 10, ComputeSeconds: 5})
+			pace := &events.Pace{Node: node, Generation: 1, StepSeconds: seconds, Steps: 10, ComputeSeconds: 5}
+			w.hear(events.PlanMeasured, "/node/"+node, node, pace)
 		}
 	}
 	w.restart()

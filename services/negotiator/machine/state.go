@@ -45,7 +45,7 @@ type state struct {
 	Renewals    int                    `json:"renewals"` // negotiations since the last commit that ended for what is not urgent
 	Negotiation *negotiation           `json:"negotiation,omitempty"`
 	Hold        hold                   `json:"hold"`
-	Message     float64                `json:"message"`            // seconds that one takes over the slowest link of a ring, as was known when the plan in force was made; zero: none was
+	Message     float64                `json:"message"`            // seconds that one takes over a ring's slowest link, as known when its plan was made; zero: none was
 	Shifts      map[string]shift       `json:"shifts"`             // by node: changes that its links have brought about lately
 	Deferred    bool                   `json:"deferred"`           // lost nodes were waited for since the last commit: once is enough
 	Tellers     []string               `json:"tellers"`            // of failed transfers, one for each negotiation in a row that failed so

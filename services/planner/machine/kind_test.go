@@ -126,7 +126,7 @@ func TestSamplesWeighOnlyWhereDataStaysWithItsNodes(t *testing.T) {
 	}
 }
 
-// Of two nodes each may have the most there are, but not both.
+// Either of two nodes may have the most there are, but not both.
 func TestABatchThatGrewBeyondTheMostMicroBatchesIsRefusedByName(t *testing.T) {
 	r := request("n1", "n2")
 	r.Nodes[0].MemoryBytes, r.Nodes[1].MemoryBytes = 1e9, 1e9
@@ -134,7 +134,8 @@ func TestABatchThatGrewBeyondTheMostMicroBatchesIsRefusedByName(t *testing.T) {
 	r.Job.BatchRule = &events.BatchRule{SamplesPerNode: r.Job.MicroBatch * events.MostMicroBatches, LearningRate: "linear"}
 	answer := ask(t, r)
 	refused, err := events.Open[events.Failure](answer)
-	if err != nil || answer.Kind != events.PlanRefused || !strings.Contains(refused.Reason, "batchRule.samplesPerNode: expected at most 65536") {
+	const says = "batchRule.samplesPerNode: expected at most 65536"
+	if err != nil || answer.Kind != events.PlanRefused || !strings.Contains(refused.Reason, says) {
 		t.Errorf("%s: %+v, error %v; expected that it names batchRule.samplesPerNode", answer.Kind, refused, err)
 	}
 	r.Nodes = r.Nodes[:1]

@@ -45,7 +45,7 @@ func TestASlowFarSiteWaitsHoweverManyNodesThereAre(t *testing.T) {
 	}
 }
 
-// Who may not wait pays: the ring crosses to the far site once and back, and a step takes as long as messages over the slow link.
+// A node that may not wait has all pay: the ring crosses to the far site once and back, and a step takes as long as messages over the slow link.
 func TestARingOfManyNodesKeepsASlowFarSiteTogether(t *testing.T) {
 	for _, nodes := range []int{16, 64, 68, 256, 1000} {
 		r := far(nodes)
@@ -104,7 +104,7 @@ func scattered(nodes int) events.PlanRequest {
 	return r
 }
 
-// What is looked up by link is allocated, so that bytes count the work. Made anew for each node that waits, it was 3.1 GB for 256 nodes.
+// Lookups by link allocate, so that bytes count the work. Made anew for each node that waits, it was 3.1 GB for 256 nodes.
 func TestWhatManyWaitingNodesTakeGrowsAsTheirLinks(t *testing.T) {
 	spent := map[int]float64{}
 	for _, nodes := range []int{256, 512} {

@@ -74,9 +74,9 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 const mostCorrection = 10
 
 // correction is how many times as long as the model says passes of the plan in force take, with what is known of its nodes and
-// layers now, and the seconds that its steps take beyond that. Of a step whose passes nobody measured all counts as passes, and of one
-// that takes less than its passes should, too. A node that trains alone waits for nobody: all of its step counts as passes, as the next
-// plan for it alone is spared nothing of that. What was learnt before counts on if nothing was measured under the plan, or its nodes
+// layers now, and the seconds that its steps take beyond that. A step counts as passes whole if nobody measured its passes, or if
+// it takes less than its passes should. A node that trains alone waits for nobody: all of its step counts as passes, as the next
+// plan for it alone is spared nothing of that. Earlier lessons count on if nothing was measured under the plan, or its nodes
 // stand in for lost ones. If a node is lost, no more is expected than steps took at their least: a trainer whose link had become slow
 // left, and the two without it took 247 ms where 2 s were predicted.
 func correction(s policy.Situation, request events.PlanRequest) (times, overheadSeconds float64) {

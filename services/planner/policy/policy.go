@@ -222,7 +222,7 @@ func Weigh(s Situation, candidates []Candidate, reason error) ([]Candidate, erro
 			candidate.TransitionSeconds = s.transitionSeconds(candidate.CopySeconds)
 		}
 		candidate.StepSeconds = s.correctedStep(candidate.StepSeconds, candidate.Pipelines)
-		if candidate.LowerBoundSeconds > 0 { // with what any plan takes beside passes that is of several nodes as this one, or of one
+		if candidate.LowerBoundSeconds > 0 { // with what steps of several nodes take beside passes; a node alone takes none
 			candidate.LowerBoundSeconds = s.correctedStep(candidate.LowerBoundSeconds, candidate.Pipelines)
 		}
 		candidate.Idle = s.correctedIdle(candidate.Idle)

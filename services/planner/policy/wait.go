@@ -60,7 +60,7 @@ func (s Situation) CurrentStepSeconds() float64 {
 // corrected is what a step is expected to take of what the model says.
 func (s Situation) corrected() float64 { return cmp.Or(s.Correction, 1) }
 
-// correctedStep is what a step of some pipelines is expected to take, of which the model says so many seconds. A node alone waits for nobody.
+// correctedStep is how long a step is expected to take if the model says so many seconds of it. A node alone waits for nobody.
 func (s Situation) correctedStep(seconds float64, pipelines []Pipeline) float64 {
 	seconds *= s.corrected()
 	if IsAlone(pipelines) {

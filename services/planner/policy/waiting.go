@@ -238,7 +238,7 @@ func (s Situation) replicasOf(nodes []int) []Pipeline {
 }
 
 // paced returns, for paces that links have, the largest group in which each node has two links at that pace and all reach each
-// other over such links: those of slow paces first, which are larger. Where several are as large, who is to blame is not in it.
+// other over such links: those of slow paces first, which are larger. A group without blamed nodes goes before one as large.
 func (s Situation) paced(nodes []int, blamed blame) [][]int {
 	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b int) int { return cmp.Compare(blamed.much(a), blamed.much(b)) })
 	r := s.reducing(nodes, sum(s.GradientBytes))

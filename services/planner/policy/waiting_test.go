@@ -201,7 +201,7 @@ func TestOfTwoPairsTheFasterOneTrains(t *testing.T) {
 	}
 }
 
-// Of three nodes one whose links are slow has most links be slow: the usual one is.
+// One node of three whose links are slow has most links be slow: the usual one is.
 func TestANodeWaitsWhereMostLinksAreAsSlowAsItsOwn(t *testing.T) {
 	s := reduced(3)
 	s.Network.BytesPerSecond = 1e6

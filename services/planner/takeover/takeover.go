@@ -37,8 +37,8 @@ func (u Unfit) Error() string {
 }
 
 // mostSteps bounds the search for an exact answer, and mostLooks how many workers and works are looked at to move pieces before that.
-// The pieces of 2,048 layers took 2.2 million looks where layers take drawn times. Where layers take equally long, moves go on for longer
-// than is worth it.
+// The pieces of 2,048 layers took 2.2 million looks where layers take drawn times. Moves go on for longer than is worth it where layers take
+// equally long.
 const mostSteps, mostLooks = 50_000, 8_000_000
 
 // Divide returns how many pieces of each work each of its workers takes, and when the last of them is done. Nothing is

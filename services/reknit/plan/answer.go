@@ -63,8 +63,8 @@ func (q *Question) restoration(proposal events.Proposal) events.RestorationReque
 	}
 }
 
-// heeding is what work finds, or an error once the context ends: pure packages, which search for seconds, heed none. What is not
-// waited for any more goes on until the process ends.
+// heeding is what work finds, or an error once the context ends: pure packages, which search for seconds, heed none. Work
+// that is not waited for any more goes on until the process ends.
 func heeding[T any](ctx context.Context, work func() (T, error)) (T, error) {
 	type outcome struct {
 		found T

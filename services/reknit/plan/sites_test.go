@@ -11,8 +11,8 @@ import (
 	restorer "github.com/reknit/reknit/services/restorer/machine"
 )
 
-// twoSites lose one of two nodes each. What is left of the second fetches a model from what is left of the first, over a pair of which
-// the file says nothing; the three other pairs between the sites are slow.
+// twoSites lose one of two nodes each. The second's other node fetches a model from the first's, over a pair of which the
+// file says nothing; the three other pairs between the sites are slow.
 const twoSites = `cluster: two
 nodes:
   - {node: a1, memory: 80GiB, site: A}
@@ -42,9 +42,10 @@ func TestAPairHasOnePriceForCandidatesTheSummaryAndEachNode(t *testing.T) {
 	const lastPair, fallback = "[a2, b1], roundTrip: 30ms, bandwidth: 100Mbit/s}\n", "  default: {roundTrip: 1ms, bandwidth: 10Gbit/s}\n"
 	const want = 8 * 900 * (1 << 20) / 12.5e6
 	for name, text := range map[string]string{
-		"a default and sites":     twoSites,
-		"a default and each pair": strings.Replace(twoSites, lastPair, lastPair+"    - {between: [a2, b2], roundTrip: 30ms, bandwidth: 100Mbit/s}\n", 1),
-		"sites alone":             strings.Replace(twoSites, fallback, "", 1),
+		"a default and sites": twoSites,
+		"a default and each pair": strings.Replace(twoSites, lastPair,
+			lastPair+"    - {between: [a2, b2], roundTrip: 30ms, bandwidth: 100Mbit/s}\n", 1),
+		"sites alone": strings.Replace(twoSites, fallback, "", 1),
 		"a default for most pairs, and sites": strings.NewReplacer("    - {between: [a1, b2], roundTrip: 30ms, bandwidth: 100Mbit/s}\n", "",
 			"    - {between: [a2, b1], roundTrip: 30ms, bandwidth: 100Mbit/s}\n", "").Replace(twoSites),
 	} {

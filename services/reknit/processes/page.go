@@ -21,7 +21,7 @@ func PageFlag(flags *pflag.FlagSet, page *string) {
 		usualPage+", or a free port where that is taken; none")
 }
 
-// PageShows says where the page is. Whoever has not the token that the monitor asks for is answered nothing.
+// PageShows says where the page is. The monitor answers nothing to a reader without the token that it asks for.
 func PageShows(address string) string {
 	query := ""
 	if os.Getenv("REKNIT_PAGE_TOKEN") != "" {

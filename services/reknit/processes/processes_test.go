@@ -38,7 +38,8 @@ func TestARoleWhoseSettingsAreWrongIsNotStarted(t *testing.T) {
 
 func TestAServiceThatSaysItIsMisconfiguredIsNotStartedAgain(t *testing.T) {
 	died := make(chan error, 2)
-	running := New(script(t, fmt.Sprintf("echo wrong; exit %d", service.ExitMisconfigured)), t.TempDir(), func(_ string, err error) { died <- err })
+	ends := script(t, fmt.Sprintf("echo wrong; exit %d", service.ExitMisconfigured))
+	running := New(ends, t.TempDir(), func(_ string, err error) { died <- err })
 	if err := running.Start("one", "planner", nil, true); err != nil {
 		t.Fatal(err)
 	}

@@ -23,12 +23,16 @@ func TestRunsOfLayersAreWrittenOnce(t *testing.T) {
 }
 
 func TestFiguresKeepTheirUnits(t *testing.T) {
-	for bytes, want := range map[int64]string{0: "0 B", 999: "999 B", 1_023_600: "0.976 MiB", 1_023_000: "999 KiB", 1536: "1.5 KiB", 24 << 30: "24 GiB", 5 << 50: "5.12e+03 TiB"} {
+	for bytes, want := range map[int64]string{
+		0: "0 B", 999: "999 B", 1_023_600: "0.976 MiB", 1_023_000: "999 KiB", 1536: "1.5 KiB", 24 << 30: "24 GiB", 5 << 50: "5.12e+03 TiB",
+	} {
 		if got := Bytes(bytes); got != want {
 			t.Errorf("%d bytes are written %s, expected %s", bytes, got, want)
 		}
 	}
-	for seconds, want := range map[float64]string{0: "0 s", 2e-6: "2 us", 0.0125: "12.5 ms", 1.5: "1.5 s", 14400: "14400 s", 9999.7: "10000 s"} {
+	for seconds, want := range map[float64]string{
+		0: "0 s", 2e-6: "2 us", 0.0125: "12.5 ms", 1.5: "1.5 s", 14400: "14400 s", 9999.7: "10000 s",
+	} {
 		if got := Seconds(seconds); got != want {
 			t.Errorf("%v seconds are written %s, expected %s", seconds, got, want)
 		}

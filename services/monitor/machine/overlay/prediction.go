@@ -55,7 +55,7 @@ type passes struct {
 	seconds float64
 }
 
-// remember keeps what passes took at members of the next plan. Of each plan MostPacers nodes tell.
+// remember keeps what passes took at members of the next plan. MostPacers nodes tell it of each plan.
 func (o *Overlay) remember(next *events.Plan) {
 	for node, pace := range o.paces {
 		if took, known := o.passes(node, pace); known {
