@@ -229,6 +229,21 @@ class Groups(unittest.TestCase):
             reknit_group.Work(group, Forgotten()).wait()
         self.assertTrue(group.over)
 
+    def test_a_sum_that_ends_as_the_wait_for_it_runs_out_is_made(self):
+        for over in (False, True):
+            group, late = self.group(), unittest.mock.Mock(wait=unittest.mock.Mock(side_effect=[RuntimeError("timed out"), True]))
+            late.is_completed.return_value = True
+            if over:
+                group.abort()  # whether the step counts is the agent's to say
+            reknit_group.Work(group, late).wait()
+            self.assertEqual([unittest.mock.call(unittest.mock.ANY), unittest.mock.call()], late.wait.call_args_list)
+
+    def test_a_sum_that_fails_as_the_wait_for_it_runs_out_says_why(self):
+        late = unittest.mock.Mock(wait=unittest.mock.Mock(side_effect=[RuntimeError("timed out"), RuntimeError("Connection reset")]))
+        late.is_completed.return_value = True
+        with self.assertRaisesRegex(RuntimeError, "Connection reset"):
+            reknit_group.Work(self.group(), late).wait()
+
     def test_a_group_that_cannot_connect_names_the_setting_by_which_machines_find_each_other(self):
         with unittest.mock.patch.dict(reknit_group.CONNECT, gloo=unittest.mock.Mock(side_effect=RuntimeError("Connection refused"))):
             group = self.group()
