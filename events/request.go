@@ -1,6 +1,9 @@
 package events
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // PlanRequest holds everything a planner must know: the planner keeps nothing between two requests.
 type PlanRequest struct {
@@ -27,8 +30,8 @@ type PlanRequest struct {
 	// CurrentLeastSeconds is how long one would take in which the time beside passes is the least that it was under the plan; zero: not
 	// known. A plan that loses a node expects no more: what came later may be of that node or its links.
 	CurrentLeastSeconds float64 `json:"currentLeastSeconds,omitempty" is:"min=0"`
-	// CurrentComputeRatio is how many times as long as layers and speeds of this request say passes take in those steps, of the
-	// node of which that is most; zero: not known. A step's time beyond them is no part of any pass.
+	// CurrentComputeRatio is how many times as long as layers and speeds of this request say passes take in those steps, as the
+	// median of those nodes measured; zero: not known. A step's time beyond them is no part of any pass.
 	CurrentComputeRatio float64 `json:"currentComputeRatio,omitempty" is:"min=0"`
 }
 
@@ -214,9 +217,9 @@ func (r *PlanRequest) LosesNode() bool {
 }
 
 // ComputeRatio is how many times as long as layers and speeds of the request say the passes of a step of the plan in force take, where
-// so many seconds are measured by node: the most of those, for all wait for the slowest. Zero: not known. Steps in which some stand in
-// for others are no measure. O(nodes).
-func (r *PlanRequest) ComputeRatio(passes map[string]float64) (most float64) {
+// so many seconds are measured by node: the median of those, the lower one of two, so that one of three that lies or errs moves
+// nothing. Zero: not known. Steps in which some stand in for others are no measure. O(nodes).
+func (r *PlanRequest) ComputeRatio(passes map[string]float64) float64 {
 	if r.Current == nil || len(r.Current.Reroutes) > 0 {
 		return 0
 	}
@@ -226,15 +229,20 @@ func (r *PlanRequest) ComputeRatio(passes map[string]float64) (most float64) {
 			speeds[node.Node] = node.SpeedFactor
 		}
 	}
+	var ratios []float64
 	for _, pipeline := range r.Current.Pipelines {
 		for _, stage := range pipeline.Stages {
 			expected := float64(pipeline.MicroBatches) * r.Job.MicroBatchSeconds(stage.Layers)
 			if speed := speeds[stage.Node]; speed > 0 && expected > 0 {
-				most = max(most, passes[stage.Node]*speed/expected)
+				ratios = append(ratios, passes[stage.Node]*speed/expected)
 			}
 		}
 	}
-	return most
+	if len(ratios) == 0 {
+		return 0
+	}
+	slices.Sort(ratios)
+	return ratios[(len(ratios)-1)/2]
 }
 
 func (d *Deferral) Validate() error { return within(d).err }

@@ -65,10 +65,13 @@ func TestHowLongPassesTookIsToldBesideWhatLayersSay(t *testing.T) {
 		lost   string
 		want   float64
 	}{
-		"the slowest counts, for all wait for it": {[]float64{1.1, 1.4, 1.2}, "", 1.4},
-		"one that is lost does not":               {[]float64{1.1, 1.4, 1.2}, "n2", 1.2},
-		"one of three told":                       {[]float64{0, 0, 1.3}, "", 1.3},
-		"nobody told":                             {[]float64{0, 0, 0}, "", 0},
+		"the median counts":                 {[]float64{1.1, 1.4, 1.2}, "", 1.2},
+		"one of three that lies does not":   {[]float64{1.1, 1e4, 1.2}, "", 1.2},
+		"one that says too little does not": {[]float64{1.1, 1e-4, 1.2}, "", 1.1},
+		"one that is lost does not":         {[]float64{1.3, 1.1, 1.2}, "n2", 1.2},
+		"of two the lower one":              {[]float64{1e4, 0, 1.2}, "", 1.2},
+		"one of three told":                 {[]float64{0, 0, 1.3}, "", 1.3},
+		"nobody told":                       {[]float64{0, 0, 0}, "", 0},
 	} {
 		w := newWorld(t, 3)
 		job, plan := w.requests()[0].Job, w.plans()[0]
