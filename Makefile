@@ -128,6 +128,10 @@ bench-join: ## measure what a join costs the others, layers moving while trainin
 demo-pytorch: build ## train a small GPT with PyTorch on four processes, break things, compare with an undisturbed run
 	@$(call with_pytorch,go run ./tests/torch/demo)
 
+.PHONY: soak
+soak: build ## have hundreds of failures of every kind strike a PyTorch job, one after the other (FAILURES=, SEED=, ONLY= parts of names, REPORT= file)
+	@$(call with_pytorch,go run ./tests/torch/soak -failures $(or $(FAILURES),300) -seed $(or $(SEED),1) -only "$(ONLY)" -report "$(REPORT)")
+
 .PHONY: bench-recovery
 bench-recovery: build ## measure failures, leaves and joins of a PyTorch job beside torchrun (N= runs, JSON= file for the rows)
 	@$(call with_pytorch,go run ./tests/bench/recovery -n $(or $(N),5) -json "$(JSON)")

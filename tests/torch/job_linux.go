@@ -11,11 +11,12 @@ import (
 	"time"
 )
 
-// Scripts of services/agent/examples/pytorch. DDP knows nothing of Reknit.
+// Scripts: Soak of the folder soak, the others of services/agent/examples/pytorch. DDP knows nothing of Reknit.
 const (
 	Elastic  = "elastic.py"
 	Pipeline = "pipeline.py"
 	DDP      = "ddp.py"
+	Soak     = "soak.py"
 )
 
 // Job is a training: workers that were started, and what they complete.

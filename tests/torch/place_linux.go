@@ -20,6 +20,8 @@ type Place struct {
 	SDK      string // where reknit.py and reknit_torch.py are
 	Tests    string // this package
 	Text     string // to train on; it comes with every Go distribution
+
+	More func(worker string) []string // of a worker's environment; nil for nothing
 }
 
 // Here returns the place of the checkout in the working directory.
@@ -41,11 +43,23 @@ func Here() (Place, error) {
 	}, nil
 }
 
+// script returns the path of a script: one of the examples, unless it has a path.
+func (p Place) script(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(p.Examples, name)
+}
+
 // environment is that of every training script: one core each, and collectives over loopback. NCCL refuses two processes
 // of one host on one GPU, so that each is told that it is on a host of its own.
 func (p Place) environment(worker string) []string {
-	return []string{openBLAS(), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONPATH=" + p.SDK + ":" + p.Examples,
+	common := []string{openBLAS(), "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONPATH=" + p.SDK + ":" + p.Examples,
 		"PYTHONDONTWRITEBYTECODE=1", "NCCL_SOCKET_IFNAME=lo", "NCCL_IB_DISABLE=1", "NCCL_HOSTID=" + worker}
+	if p.More == nil {
+		return common
+	}
+	return append(common, p.More(worker)...)
 }
 
 // openBLAS tells OpenBLAS what the processor can: it takes one that is newer than itself for one of 2004, and multiplies

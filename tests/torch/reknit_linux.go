@@ -3,9 +3,11 @@ package torch
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
 	"github.com/reknit/reknit/services/reknit/processes"
@@ -17,6 +19,7 @@ const Cluster = "torch"
 
 // plane is NATS in this process, and the four services as processes of their own.
 type plane struct {
+	config   embedded.Config
 	server   *embedded.Server
 	services *processes.Supervisor
 }
@@ -24,11 +27,12 @@ type plane struct {
 // NewReknit starts a script under Reknit: NATS, the services, and an agent for each worker. Training ends after so many
 // steps.
 func NewReknit(place Place, script, directory string, workers []string, steps int) (*Job, error) {
-	server, err := embedded.Start(embedded.Config{StoreDir: filepath.Join(directory, "nats")})
+	config := embedded.Config{StoreDir: filepath.Join(directory, "nats")}
+	server, err := embedded.Start(config)
 	if err != nil {
 		return nil, err
 	}
-	plane := &plane{server: server}
+	plane := &plane{config: config, server: server}
 	plane.services = processes.New(place.Reknit, directory, func(name string, err error) {
 		fmt.Printf("%s ended by itself, %v: see %s\n", name, err, directory)
 	})
@@ -63,10 +67,13 @@ func NewReknit(place Place, script, directory string, workers []string, steps in
 // agent is the command of an agent and its training script.
 func agent(place Place, worker, script, directory string, steps int) *exec.Cmd {
 	arguments := []string{"agent", "run"}
-	if script == DDP {
+	switch filepath.Base(script) {
+	case DDP:
 		arguments = append(arguments, "--unchanged", "--restarts", "100")
+	case Soak:
+		arguments = append(arguments, "--restarts", "100")
 	}
-	arguments = append(arguments, "--", Python, filepath.Join(place.Examples, script), "--text", place.Text,
+	arguments = append(arguments, "--", Python, place.script(script), "--text", place.Text,
 		"--steps", fmt.Sprint(steps))
 	if script == DDP {
 		arguments = append(arguments, "--snapshot", filepath.Join(directory, "snapshot.pt"))
@@ -81,6 +88,26 @@ func (j *Job) URL() string { return j.plane.server.URL() }
 
 // KillService ends one of the services with SIGKILL; it is started again.
 func (j *Job) KillService(name string) error { return j.plane.services.Kill(name) }
+
+// RestartNATS ends NATS, and starts it again where it was after so long: with what it kept, or with nothing.
+func (j *Job) RestartNATS(away time.Duration, wiped bool) error {
+	address, err := url.Parse(j.URL())
+	if err != nil {
+		return err
+	}
+	if j.plane.config.Port, err = strconv.Atoi(address.Port()); err != nil {
+		return err
+	}
+	j.plane.server.Shutdown()
+	if wiped {
+		err = os.RemoveAll(j.plane.config.StoreDir)
+	}
+	time.Sleep(away)
+	if err == nil {
+		j.plane.server, err = embedded.Start(j.plane.config)
+	}
+	return err
+}
 
 func (p *plane) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)

@@ -17,7 +17,7 @@ func Undisturbed(ctx context.Context, place Place, script, directory string, ste
 	}
 	defer log.Close()
 	course := newCourse()
-	command := exec.CommandContext(ctx, Python, filepath.Join(place.Examples, script),
+	command := exec.CommandContext(ctx, Python, place.script(script),
 		"--text", place.Text, "--steps", fmt.Sprint(steps))
 	command.Dir, command.Env = directory, append(os.Environ(), place.environment("undisturbed")...) // where the model is saved
 	command.Stdout, command.Stderr = &listener{course: course, log: log}, log

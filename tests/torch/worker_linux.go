@@ -86,7 +86,7 @@ func isScript(words []string) bool {
 	}
 	for _, word := range words[1:] {
 		if !strings.HasPrefix(word, "-") {
-			return slices.Contains([]string{Elastic, Pipeline, DDP}, filepath.Base(word))
+			return slices.Contains([]string{Elastic, Pipeline, DDP, Soak}, filepath.Base(word))
 		}
 	}
 	return false

@@ -77,5 +77,5 @@ func run(ctx context.Context, script, picture string) error {
 		}
 		fmt.Printf("\npicture: %s\n", picture)
 	}
-	return errors.Join(compareLosses(healed, undisturbed), os.RemoveAll(directory))
+	return errors.Join(torch.CompareLosses(healed, undisturbed), os.RemoveAll(directory))
 }

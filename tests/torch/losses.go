@@ -1,4 +1,4 @@
-package main
+package torch
 
 import (
 	"fmt"
@@ -11,9 +11,9 @@ const rows = 8
 // farthest is how far losses may be apart. Rounding came to 1e-6 over 206 steps.
 const farthest = 1e-3
 
-// compareLosses shows the losses of the disturbed and the undisturbed training at some steps. It fails where they are
+// CompareLosses shows the losses of the disturbed and the undisturbed training at some steps. It fails where they are
 // further apart than rounding takes them.
-func compareLosses(healed, undisturbed []float64) error {
+func CompareLosses(healed, undisturbed []float64) error {
 	fmt.Printf("\n%8s %12s %12s %12s\n", "step", "disturbed", "undisturbed", "difference")
 	for row := 1; row <= rows; row++ {
 		i := len(healed)*row/rows - 1

@@ -1,4 +1,4 @@
-package main
+package torch
 
 import (
 	"strings"
@@ -6,10 +6,10 @@ import (
 )
 
 func TestLossesMayDifferByRoundingAndNotByOtherSamples(t *testing.T) {
-	if err := compareLosses([]float64{5, 4, 3}, []float64{5, 4, 3 + 1e-6}); err != nil {
+	if err := CompareLosses([]float64{5, 4, 3}, []float64{5, 4, 3 + 1e-6}); err != nil {
 		t.Error(err)
 	}
-	err := compareLosses([]float64{5, 4, 3}, []float64{5, 4.01, 3})
+	err := CompareLosses([]float64{5, 4, 3}, []float64{5, 4.01, 3})
 	if err == nil || !strings.Contains(err.Error(), "expected at most") {
 		t.Errorf("expected an error that names the limit, got %v", err)
 	}

@@ -1,0 +1,88 @@
+// Command soak has hundreds of failures of every kind strike a PyTorch job, one after the other, and looks after each
+// whether training goes on, whether it lost a step that somebody held, and whether history names what happened.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+
+	"github.com/reknit/reknit/tests/torch"
+)
+
+func main() {
+	failures := flag.Int("failures", 300, "how many")
+	seed := flag.Uint64("seed", 1, "of which failure strikes whom")
+	only := flag.String("only", "", "draw these alone, with commas; a part of a name is enough")
+	report := flag.String("report", "", "write the report to this file, too")
+	flag.Parse()
+	drawn := chosen(*only)
+	if flag.NArg() > 0 || *failures < 1 || len(drawn) == 0 {
+		fmt.Fprintf(os.Stderr, "soak: expected -failures above 0, -only of known failures and no arguments, got %d, %q and %q\n", *failures, *only, flag.Args())
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	if err := torch.Find(ctx); err != nil {
+		fmt.Println("soak: skipped:", err)
+		return
+	}
+	if err := run(ctx, rand.New(rand.NewPCG(*seed, 0)), *failures, drawn, *report); err != nil {
+		fmt.Fprintln(os.Stderr, "soak:", err)
+		os.Exit(1)
+	}
+}
+
+// chosen returns the failures whose names have one of some parts in them.
+func chosen(parts string) (all []failure) {
+	for _, f := range failures {
+		for part := range strings.SplitSeq(parts, ",") {
+			if strings.Contains(f.name, part) {
+				all = append(all, f)
+				break
+			}
+		}
+	}
+	return all
+}
+
+// run has failures strike a job, trains the same undisturbed, and compares.
+func run(ctx context.Context, random *rand.Rand, count int, drawn []failure, report string) error {
+	place, err := torch.Here()
+	if err != nil {
+		return err
+	}
+	directory, err := os.MkdirTemp("", "reknit-soak-")
+	if err != nil {
+		return err
+	}
+	stage, err := open(ctx, place, directory, random)
+	if err != nil {
+		return err
+	}
+	defer stage.close()
+	err = stage.play(drawn, count)
+	stage.close()
+	err = errors.Join(err, stage.write(os.Stdout), stage.writeTo(report))
+	healed, lost := torch.Losses(stage.job.Course.Steps())
+	if err := errors.Join(err, lost); err != nil {
+		return fmt.Errorf("%w; logs are in %s", err, directory)
+	}
+	fmt.Printf("\ntraining the same %d steps in one undisturbed process ...\n", len(healed))
+	steps, err := torch.Undisturbed(ctx, place, filepath.Join(place.Tests, "soak", torch.Soak), directory, uint64(len(healed)))
+	if err != nil {
+		return err
+	}
+	undisturbed, err := torch.Losses(steps)
+	if err != nil {
+		return err
+	}
+	return errors.Join(torch.CompareLosses(healed, undisturbed), os.RemoveAll(directory))
+}
