@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -21,9 +22,8 @@ type failure struct {
 }
 
 var (
-	lost   = []string{events.ChangeFailure, events.ChangeBroken}
-	left   = []string{events.ChangeLeave}
-	broken = []string{events.ChangeBroken, events.ChangeFailure}
+	lost = []string{events.ChangeFailure, events.ChangeBroken}
+	left = []string{events.ChangeLeave}
 )
 
 // Where a script computes for so long, or NATS is away, others go on.
@@ -143,6 +143,5 @@ func (s *stage) poison(string) error {
 	if err := os.WriteFile(path, fmt.Append(nil, sample), 0o644); err != nil {
 		return err
 	}
-	defer os.Remove(path)
-	return s.wait(poisoned)
+	return errors.Join(s.wait(poisoned), os.Remove(path))
 }
