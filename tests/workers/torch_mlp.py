@@ -68,11 +68,15 @@ def main():
     model, optimizer = perceptron()
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=MICRO_BATCH, steps=STEPS)
     say(pid=os.getpid(), node=job.plane.node)
+    step = None
     for step in job.steps():
         forward_and_backward(model, step)
         if step.commit():
             say_made(step)
-    say_finished(model, step)
+    if step is None:
+        say(finished=STEPS)  # the others were done before this process was there
+    else:
+        say_finished(model, step)
 
 
 if __name__ == "__main__":
