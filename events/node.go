@@ -67,6 +67,9 @@ type Exit struct {
 	// Hangs tells that the process lives, though its step does not end: the others go on without it, and it may still
 	// bring back what it holds.
 	Hangs bool `json:"hangs,omitempty"`
+	// Keeps tells that the agent keeps the state that the process left, for others and for the process that it starts next: what the
+	// node held may come back.
+	Keeps bool `json:"keeps,omitempty"`
 }
 
 // What becomes of a connection to a node that does not answer.

@@ -52,9 +52,18 @@ func (s *Session) Stop() (step uint64, known bool) {
 // os.ProcessState, -1 where a signal ended it. It returns when the cluster's log has that, or ctx ends. The session is
 // over; a trainer that is started again takes another Join.
 func (s *Session) Exited(ctx context.Context, reason string, exitCode int) error {
+	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Exited(now, reason, exitCode) })
+}
+
+// Outlived tells what Exited does, of a process whose state its agent keeps: who waits for what it held waits for the next Join.
+func (s *Session) Outlived(ctx context.Context, reason string, exitCode int) error {
+	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Outlived(now, reason, exitCode) })
+}
+
+func (s *Session) exited(ctx context.Context, tell func(time.Time) []machine.Action) error {
 	var said []events.Event
 	s.tell(func() (others []machine.Action) {
-		for _, action := range s.machine.Exited(time.Now(), reason, exitCode) {
+		for _, action := range tell(time.Now()) {
 			if say, says := action.(machine.Say); says {
 				said = append(said, say.Event)
 			} else {

@@ -60,6 +60,7 @@ func (s *state) note(generation uint64, units []events.Range) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !s.closed {
+		s.generation = generation
 		s.files.note(record{generation, units})
 	}
 }
@@ -82,7 +83,7 @@ func (s *state) take(units []events.Range, step uint64) (took []int, err error) 
 			}
 			took = append(took, unit)
 			delete(s.unmade, unit)
-			s.held[unit] = step
+			s.held[unit], s.written[unit] = step, step
 		case !isHeld || held != step:
 			return nil, fmt.Errorf("adoption of unit %d at step %d: %w, got %v", unit, step, errNoVersion, s.steps(unit))
 		}

@@ -193,7 +193,9 @@ func (f *files) leave() {
 
 func (f *files) unmapAll() {
 	for _, memory := range f.units {
-		unmap(memory)
+		if memory != nil { // else it is another trainer's
+			unmap(memory)
+		}
 	}
 	for _, versions := range []map[int][]byte{f.news, f.dropped} {
 		for _, memory := range versions {

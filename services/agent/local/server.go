@@ -68,6 +68,7 @@ type Server struct {
 	mutex    sync.Mutex
 	trainers map[string]*trainer // by session
 	joining  map[string]bool     // nodes whose join is under way
+	kept     map[string]*kept    // by node: what the last script left, where none has joined since
 	leaving  *leave              // was asked of all
 	refused  error               // why the last that asked was not taken, and would not be if it asked again
 }
@@ -88,7 +89,7 @@ func Serve(ctx context.Context, config Config, socket string) (s *Server, err er
 	sweep(stateParent(config.StateDir), folderPrefix, 0) // before a join does: gigabytes of a shared memory may be needed elsewhere
 	s = &Server{
 		Socket: socket, config: config, served: make(chan struct{}),
-		trainers: map[string]*trainer{}, joining: map[string]bool{}, announcing: make(chan struct{}, MostTrainers),
+		trainers: map[string]*trainer{}, joining: map[string]bool{}, kept: map[string]*kept{}, announcing: make(chan struct{}, MostTrainers),
 	}
 	if socket == "" {
 		if s.folder, err = makeFolder(os.TempDir(), socketPrefix); err != nil {
@@ -234,6 +235,9 @@ func (s *Server) Close() {
 	s.end()
 	s.http.Close()
 	<-s.served
+	for _, left := range s.kept {
+		left.files.remove()
+	}
 	s.removeFolder()
 }
 
@@ -246,14 +250,16 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 			return "", nil, ctx.Err()
 		}
 	}
-	if err := s.reserve(joining.Node); err != nil {
+	before, err := s.reserve(joining)
+	if err != nil {
 		return "", nil, err
 	}
-	t, err = start(ctx, s.config, joining, job)
+	t, err = start(ctx, s.config, joining, job, before)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.joining, joining.Node)
 	if err != nil {
+		s.keep(joining.Node, before)
 		return "", nil, err
 	}
 	session = rand.Text()
@@ -270,6 +276,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
+		s.keep(t.node, t.kept)
 		if why := context.Cause(t.ended); errors.Is(why, agent.ErrOtherJob) {
 			s.refused = why
 		}
@@ -316,22 +323,37 @@ func (s *Server) ending(node string) *trainer {
 	return nil
 }
 
-// reserve keeps two trainers from being one node.
-func (s *Server) reserve(node string) error {
+// reserve keeps two trainers from being one node, and returns what the node's script before left; nil for nothing.
+func (s *Server) reserve(joining Joining) (*kept, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
+	node := joining.Node
 	if len(s.trainers)+len(s.joining) >= MostTrainers {
-		return errOrder{fmt.Sprintf("%d trainers have joined", MostTrainers), "start another agent"}
+		return nil, errOrder{fmt.Sprintf("%d trainers have joined", MostTrainers), "start another agent"}
 	}
 	taken := s.joining[node]
 	for _, t := range s.trainers {
 		taken = taken || t.node == node
 	}
 	if taken {
-		return errOrder{fmt.Sprintf("node %q has joined here already", node), "join once, or give each trainer another node"}
+		return nil, errOrder{fmt.Sprintf("node %q has joined here already", node), "join once, or give each trainer another node"}
 	}
+	before := s.kept[node]
+	if before != nil {
+		if err := before.fits(joining); err != nil {
+			return nil, err
+		}
+	}
+	delete(s.kept, node)
 	s.joining[node] = true
-	return nil
+	return before, nil
+}
+
+// keep keeps what a node's script left; nil for nothing. Called with the mutex held.
+func (s *Server) keep(node string, left *kept) {
+	if left != nil {
+		s.kept[node] = left
+	}
 }
 
 func (s *Server) trainer(session string) *trainer {

@@ -26,6 +26,7 @@ type state struct {
 	closed  bool             // nothing is mapped any more
 	order   uint64           // of the step under way; zero for none
 	index   uint64           // completed steps before it
+	applies bool             // the trainer was told to make a step of its sums, and has not reported on that
 	fresh   bool             // nothing was adopted yet
 	held    map[int]uint64   // by unit: its step, of what the trainer has
 	trained map[int]bool     // the units of the plan in force
@@ -33,6 +34,8 @@ type state struct {
 	aside   map[int]imported // by unit: what was imported and not adopted
 	written map[int]uint64   // by unit, of copied state: the step that its file has
 	unmade  map[int]bool     // units of lazy state whose first one is not in their file yet
+
+	generation uint64 // of the plan under which all of that is trained; zero: none
 }
 
 // imported is a unit that was fetched and verified.
@@ -47,7 +50,7 @@ func newState(files *files, copied, lazy bool, ask asks, kept record) *state {
 	s := &state{
 		files: files, copied: copied, ask: ask, fresh: kept.Generation == 0,
 		held: map[int]uint64{}, trained: map[int]bool{}, aside: map[int]imported{}, written: map[int]uint64{},
-		unmade: map[int]bool{},
+		unmade: map[int]bool{}, generation: kept.Generation,
 	}
 	for unit := range events.Each(kept.Units) {
 		s.held[unit] = files.word(wordCompleted)
@@ -139,7 +142,7 @@ func (s *state) close() {
 func (s *state) completed(step uint64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.ready = false
+	s.ready, s.applies = false, false
 	clear(s.written)
 	for unit := range s.files.units {
 		if s.trained[unit] {
@@ -256,6 +259,9 @@ func (s *state) reach(unit int, step uint64) error {
 	if !due {
 		return nil
 	}
+	s.mutex.Lock()
+	s.applies = true
+	s.mutex.Unlock()
 	if err := s.ask(Order{Order: orderApply, Step: step}); err != nil {
 		return err
 	}

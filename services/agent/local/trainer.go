@@ -41,8 +41,10 @@ type trainer struct {
 	leavings chan Leaving  // likewise
 	waiting  chan struct{} // a token for each call that waits for a value
 
-	made  bool // the last step
-	told  bool // that it is finished
+	made  bool  // the last step
+	fails bool  // its script has ended, and not well
+	kept  *kept // what that left, once it is over; nil for nothing
+	told  bool  // that it is finished
 	speed speed.Profiler
 	job   events.Job
 	past  []*agent.Rendezvous // of plans before, the oldest first; the loop's own
@@ -52,32 +54,6 @@ type trainer struct {
 	rendezvous *agent.Rendezvous
 	stepping   context.Context // of the last step; done when that is over
 	attended   bool            // somebody reads the session stream
-}
-
-// Abort is a line of the session stream.
-type Abort struct {
-	Abort  uint64 `json:"abort"`
-	Reason string `json:"reason"`
-}
-
-// Waits is a line of the session stream: why training waits, or without a reason that it goes on.
-type Waits struct {
-	Waits  string    `json:"waits"`
-	Awaits []string  `json:"awaits,omitempty"`
-	Since  time.Time `json:"since"`
-}
-
-// Late is a line of the session stream: why the others cannot do without the trainer by the deadline of its leave, for
-// how long they need it, and which units nobody else holds.
-type Late struct {
-	Late    string         `json:"late"`
-	Seconds float64        `json:"seconds"`
-	Alone   []events.Range `json:"alone"`
-}
-
-// Leaving is a line of the session stream: the trainer's node is to go, and why.
-type Leaving struct {
-	Leaving string `json:"leaving"`
 }
 
 // exit says how a trainer's process ended.
@@ -91,11 +67,11 @@ func (e exit) Error() string { return "the trainer is gone: " + e.how }
 var errClose = errors.New("the agent ends")
 
 // start asks for a place in a trainer's name. Its files exist, and it does not call next yet.
-func start(ctx context.Context, config Config, joining Joining, job events.Job) (*trainer, error) {
+func start(ctx context.Context, config Config, joining Joining, job events.Job, before *kept) (*trainer, error) {
 	if joining.Dir == "" { // what the process had before is over
 		sweep(stateParent(config.StateDir), folderPrefix, callerOf(ctx))
 	}
-	files, kept, err := filesOf(config.StateDir, joining)
+	files, known, err := filesOf(config.StateDir, joining)
 	var told failure
 	var order errOrder
 	if errors.As(err, &told) || errors.As(err, &order) {
@@ -118,7 +94,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	t.stepping = t.ended // before the first step, too, a value may be waited for
 	t.turns = newTurns(t.ended)
-	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do, kept)
+	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do, known)
 	t.turns.done = t.state.step()
 	t.dir = files.dir.path
 	for _, unit := range joining.Units {
@@ -128,10 +104,17 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job) 
 		t.close()
 		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
 	}
-	if err := t.join(ctx, config, joining, job, kept.Generation); err != nil {
+	trained := known.Generation
+	if before != nil {
+		trained = before.generation
+	}
+	if err := t.join(ctx, config, joining, job, trained); err != nil {
 		t.end(err)
 		t.close()
 		return nil, err
+	}
+	if before != nil {
+		before.handOver(t.state)
 	}
 	return t, nil
 }
@@ -193,6 +176,7 @@ func (t *trainer) run() {
 	err := t.loop()
 	var gone exit
 	if errors.As(err, &gone) {
+		t.fails = gone.code != 0
 		t.exited(gone)
 	}
 	if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
@@ -291,7 +275,9 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 	t.state.begin(id, done)
 	defer context.AfterFunc(orders.Step, func() { t.abort(id) })()
 	report, err := t.turns.report()
-	t.state.end()
+	if err == nil {
+		t.state.end() // else its script has ended in it
+	}
 	switch {
 	case err != nil:
 	case report.Done == done:
@@ -335,49 +321,13 @@ const tellTimeout = 2 * time.Second // while the hub is away, the trainer's sile
 func (t *trainer) exited(how exit) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
 	defer cancel()
-	if err := t.session.Exited(ctx, how.how, how.code); err != nil {
+	tell := t.session.Exited
+	if t.fails && t.state.leaves() {
+		tell = t.session.Outlived
+	}
+	if err := tell(ctx, how.how, how.code); err != nil {
 		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
 	}
-}
-
-// abort tells the trainer, on both ways, that a step is to be given up.
-func (t *trainer) abort(id uint64) {
-	t.state.abort(id)
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	replace(t.aborts, Abort{Abort: id, Reason: "the cluster gives the step up"})
-}
-
-// wait tells the trainer why training waits. The session calls it, once at a time.
-func (t *trainer) wait(reason string, awaits []string, since time.Time) {
-	replace(t.waits, Waits{Waits: reason, Awaits: awaits, Since: since})
-}
-
-// late tells the trainer that it cannot leave in time. The session calls it, once at a time.
-func (t *trainer) late(reason string, seconds float64, alone []events.Range) {
-	replace(t.lates, Late{Late: reason, Seconds: seconds, Alone: alone})
-}
-
-// leave asks for the trainer's node to go, as its agent was asked, and tells the trainer.
-func (t *trainer) leave(wish *leave) {
-	t.leaving(wish.Reason)
-	t.session.Leave(wish.Reason, seconds(wish.DeadlineSeconds))
-}
-
-// leaving tells the trainer that its node is to go, as somebody else asked. The session and the server call it.
-func (t *trainer) leaving(reason string) {
-	t.mutex.Lock()
-	defer t.mutex.Unlock()
-	replace(t.leavings, Leaving{reason})
-}
-
-// replace puts a line where the last one may stand that was not told yet. One goroutine at a time does it.
-func replace[T any](lines chan T, line T) {
-	select {
-	case <-lines:
-	default:
-	}
-	lines <- line
 }
 
 // close ends all that the trainer had of its agent.
@@ -388,7 +338,11 @@ func (t *trainer) close() {
 	if t.watch != nil {
 		t.watch.Close()
 	}
-	t.state.close()
+	if t.fails {
+		t.kept = t.state.surrender()
+	} else {
+		t.state.close()
+	}
 	if t.given != nil {
 		t.given.remove()
 	}

@@ -103,17 +103,26 @@ func (m *Machine) letGo() {
 // Exited tells that the trainer's process is gone, with its exit code, or a negative one where it has none. The
 // machine's part ends with it.
 func (m *Machine) Exited(now time.Time, reason string, exitCode int) []Action {
+	return m.exit(now, events.Exit{Reason: reason}, exitCode)
+}
+
+// Outlived tells what Exited does, of a process whose state its agent keeps.
+func (m *Machine) Outlived(now time.Time, reason string, exitCode int) []Action {
+	return m.exit(now, events.Exit{Reason: reason, Keeps: true}, exitCode)
+}
+
+func (m *Machine) exit(now time.Time, exit events.Exit, exitCode int) []Action {
 	if m.membership == over {
 		return nil
 	}
-	exit := events.Exit{Reason: reason, Expected: m.membership == leaving || m.finished()}
+	exit.Expected = m.membership == leaving || m.finished()
 	if exitCode >= 0 {
 		exit.ExitCode = &exitCode
 	}
 	if m.membership != givenUp && m.membership != outside {
 		m.sayExited(now, exit)
 	}
-	m.end(End{Reason: "its trainer is gone: " + reason})
+	m.end(End{Reason: "its trainer is gone: " + exit.Reason})
 	return m.act()
 }
 

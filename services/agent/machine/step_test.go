@@ -271,6 +271,14 @@ func TestTheEndOfATrainerIsToldOnceAndEndsTheSession(t *testing.T) {
 	n.expect()
 }
 
+func TestAnAgentThatKeepsWhatItsTrainerLeftSaysSo(t *testing.T) {
+	n := trainingNode(t, 15)
+	exit, err := events.Open[events.Exit](n.machine.Outlived(now, "exit status 1", 1)[0].(Say).Event)
+	if err != nil || !exit.Keeps || exit.Expected || *exit.ExitCode != 1 {
+		t.Errorf("said %+v, %v", exit, err)
+	}
+}
+
 func TestAnExitTellsWhetherItWasToBeExpected(t *testing.T) {
 	for name, test := range map[string]struct {
 		before   func(*node)

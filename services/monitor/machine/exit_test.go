@@ -51,6 +51,16 @@ func TestATrainerThatHangsIsLostThoughNothingProvesThatItsStateIs(t *testing.T) 
 	}
 }
 
+func TestWhatAnAgentKeepsOfATrainerThatIsGoneMayComeBack(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.hear("/node/n3", events.NodeExited, "n3",
+		&events.Exit{Node: "n3", Incarnation: "a", Generation: 2, Reason: "exit status 1", Keeps: true})
+	lost, err := events.Open[events.NodeState](w.said[0])
+	if err != nil || lost.Node != "n3" || lost.Proven || lost.Reason != "its trainer is gone: exit status 1" {
+		t.Errorf("expected n3, and nothing proven of what it holds, got %+v, %v", lost, err)
+	}
+}
+
 func TestTheExitOfAnOlderProcessIsNotThatOfTheOneInItsPlace(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.join("n3", "b")

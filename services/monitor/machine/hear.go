@@ -216,7 +216,7 @@ func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 		return nil
 	}
 	verdict, state := detect.Verdict{Node: exit.Node}, "is gone"
-	known.ended = !exit.Hangs
+	known.ended = !exit.Hangs && !exit.Keeps
 	if exit.Hangs {
 		state = "hangs"
 	}

@@ -1,0 +1,111 @@
+package local
+
+import (
+	"bytes"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+var aStep = bytes.Repeat([]byte("a step. "), 512) // what trainAStep leaves in unit 1
+
+// dies ends the script of a client, and returns what its agent says.
+func (c *client) dies() events.Exit {
+	c.Helper()
+	c.stream.Close()
+	return await[events.Exit](c.rig, events.NodeExited)
+}
+
+// claims has a script that has just joined asked for what its node holds.
+func (c *client) claims() events.Consent {
+	c.Helper()
+	c.start(c.Context(), "POST", "/v1/next", `{"order":0,"done":0}`)
+	c.abandon(c.member)
+	return await[events.Consent](c.rig, events.Consented)
+}
+
+func TestTheNextScriptOfANodeIsHandedWhatTheLastOneLeft(t *testing.T) {
+	r := newRig(t)
+	before := r.trainAStep()
+	before.setWord(wordPhase, phaseInStep)
+	if exit := before.dies(); !exit.Keeps || exit.Expected {
+		t.Errorf("it says %+v: expected that its agent keeps the state", exit)
+	}
+	c := r.join(usualJoin)
+	answer := make(chan Order)
+	go func() { answer <- c.next(orderAdopt, Report{}) }()
+	r.abandon(c.member)
+	consent := await[events.Consent](r, events.Consented)
+	if consent.Trained != 1 || len(consent.Claims) != 2 || consent.Claims[1] != (events.Claim{Unit: 1, Step: 1, Digest: events.Digest(aStep)}) {
+		t.Errorf("it claims %+v, trained under plan %d: expected both units at step 1 of plan 1", consent.Claims, consent.Trained)
+	}
+	r.commit(1, c.member)
+	adopt := <-answer
+	if len(adopt.Took) != 2 || adopt.Step != 1 {
+		t.Errorf("it is to adopt %+v: expected both units at step 1", adopt)
+	}
+	if content, err := os.ReadFile(filepath.Join(c.dir, unitName(1))); err != nil || !bytes.Equal(content, aStep) {
+		t.Errorf("unit 1 holds %.20q, %v", content, err)
+	}
+	if left, err := filepath.Glob(filepath.Join(r.state, folderPrefix+"*")); err != nil || len(left) != 1 {
+		t.Errorf("there are %q: expected no folder but the new script's", left)
+	}
+	c.setWord(wordCompleted, 1)
+	if step := c.next(orderStep, Report{Order: adopt.ID, Done: 1}); step.Index != 1 {
+		t.Errorf("it goes on with step %d", step.Index)
+	}
+}
+
+func TestAStepThatWasMadeAndNotReportedIsHandedOn(t *testing.T) {
+	r := newRig(t)
+	before := r.trainAStep()
+	before.setWord(wordPhase, phaseApplying)
+	before.setWord(wordCompleted, 2)
+	if exit := before.dies(); !exit.Keeps {
+		t.Errorf("it says %+v", exit)
+	}
+	if consent := r.join(usualJoin).claims(); len(consent.Claims) != 2 || consent.Claims[0].Step != 2 {
+		t.Errorf("it claims %+v: expected both units at step 2", consent.Claims)
+	}
+}
+
+func TestWhatAScriptLeavesInTheMiddleOfAnUpdateIsNobodys(t *testing.T) {
+	r := newRig(t)
+	before := r.trainAStep()
+	before.setWord(wordPhase, phaseApplying)
+	if exit := before.dies(); exit.Keeps {
+		t.Errorf("it says %+v: expected that nothing is kept", exit)
+	}
+	if consent := r.join(usualJoin).claims(); len(consent.Claims) != 0 {
+		t.Errorf("it claims %+v", consent.Claims)
+	}
+}
+
+func TestWhatDoesNotFitTheNextScriptIsNamedAndKept(t *testing.T) {
+	r := newRig(t)
+	r.trainAStep().dies()
+	other := strings.Replace(usualJoin, "4096,4096", "4096,8192", 1)
+	status, answer := r.call(r.dial(), "POST", "/v1/join", []byte(other))
+	if status != http.StatusConflict || !bytes.Contains(answer, []byte("units: expected [4096 4096]")) {
+		t.Errorf("it is answered with %d %s", status, answer)
+	}
+	if consent := r.join(usualJoin).claims(); len(consent.Claims) != 2 {
+		t.Errorf("it claims %+v", consent.Claims)
+	}
+}
+
+func TestNothingIsKeptOfAScriptThatEndedWellOrThatLives(t *testing.T) {
+	r := newRig(t)
+	r.trainAStep()
+	r.server.Gone("exit status 0", 0)
+	if exit := await[events.Exit](r, events.NodeExited); exit.Keeps {
+		t.Errorf("it says %+v", exit)
+	}
+	if left, _ := filepath.Glob(filepath.Join(r.state, folderPrefix+"*")); len(left) != 0 {
+		t.Errorf("there are %q", left)
+	}
+}

@@ -1,0 +1,36 @@
+// Package outlive says which step a script's state is whole at when the script ends or does not come back: its agent may
+// give that state to others and to the next script.
+package outlive
+
+// Phase is what a script does with its state, as it says before it does it.
+type Phase uint64
+
+// The phases, as the control page has them.
+const (
+	Between  Phase = iota // between steps: nobody changes the state
+	InStep                // in a step: gradients are made, the state stands still
+	Applying              // from before the first change of an update on, until the script reports on the step
+)
+
+// Script is what is known of a script at that moment.
+type Script struct {
+	Phase     Phase
+	Completed uint64 // steps, which the script counts up once an update is whole
+	Stepping  bool   // it was told to train a step, and has not reported on it
+	Index     uint64 // completed steps before that one
+	Ordered   bool   // it was told to make a step of sums that it has, and has not reported on that
+}
+
+// Whole returns the step at which the state stands, in completed ones; false where an update may have begun that has not
+// ended. An update is whole once it is counted: whoever evaluates, saves or hangs behind it leaves a whole state. Nobody can
+// tell of an ordered update, for which a script says no phase. A script that is alive must be kept from updating before it is
+// looked at: word abort of the control page does that.
+func (s Script) Whole() (step uint64, whole bool) {
+	switch {
+	case s.Ordered:
+		return 0, false
+	case !s.Stepping, s.Completed == s.Index:
+		return s.Completed, s.Phase < Applying
+	}
+	return s.Completed, s.Completed == s.Index+1
+}
