@@ -158,7 +158,7 @@ func keptSnapshots(ctx context.Context, s *scene) error {
 	var so sum
 	err := s.await(ctx, "parts of snapshots", func() bool {
 		so = s.tap.so().less(since.sum)
-		return so.keeping > 0 && so.store >= so.keeping && so.verified > 0
+		return so.keeping > 0 && so.ofStores >= so.keeping
 	})
 	if err == nil && (so.core > 0 || so.corrupt > 0 || float64(so.again) > mostAgain*float64(so.store)) {
 		err = fmt.Errorf("%+v: expected all from stores, once", so)

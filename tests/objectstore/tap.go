@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,9 +16,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 )
-
-// chunkBytes is the length of a message of a part, but for the last.
-const chunkBytes = 512 << 10
 
 // eventBytes is the most that anything said in a cluster is long which is no state.
 const eventBytes = events.MaxEventBytes
@@ -29,10 +28,10 @@ type tap struct {
 	conns  []*nats.Conn
 	sum    sum
 	places map[string]place     // of chunks, by bucket and sequence
-	parts  map[string]*assembly // by digest
-	had    map[string]bool      // by reader, digest and chunk
+	parts  map[string]*assembly // by reader and part
 	askers map[string]string    // who reads a chunk, by where its answer goes
 	puts   map[string][]byte    // into the hub, by token
+	hub    map[string]place     // what those put, by token
 }
 
 // sum is what went over the servers so far.
@@ -41,32 +40,35 @@ type sum struct {
 	hub      int64  // and the hub's
 	again    int64  // of these, bytes that their reader had been answered before
 	core     int64  // bytes of state that came in another way
-	verified int    // parts of which all chunks came, and which are what their digest says
-	corrupt  int    // and which are not
+	verified int    // parts of which a reader was answered all chunks, and which are what their digest says
+	ofStores int64  // bytes of those that nodes' own buckets answered
+	ofHub    int64  // and of those that the hub's did
+	corrupt  int    // parts that are not what their digest says
 	keeping  int64  // bytes that nodes were asked to keep of others' snapshots
 	coreWas  string // the subject of the last such message
 }
 
 func (s sum) less(before sum) sum {
-	return sum{s.store - before.store, s.hub - before.hub, s.again - before.again, s.core - before.core,
-		s.verified - before.verified, s.corrupt - before.corrupt, s.keeping - before.keeping, s.coreWas}
+	return sum{s.store - before.store, s.hub - before.hub, s.again - before.again, s.core - before.core, s.verified - before.verified,
+		s.ofStores - before.ofStores, s.ofHub - before.ofHub, s.corrupt - before.corrupt, s.keeping - before.keeping, s.coreWas}
 }
 
+// place is of which part a chunk is, and which of its chunks.
 type place struct {
 	digest string
 	size   int64
 	chunk  int
 }
 
-// assembly is the chunks of a part that came, to whomever.
+// assembly is the chunks of a part that one reader was answered, by their order; without their bytes once the part was verified.
 type assembly struct {
-	data []byte
-	came map[int]bool
+	chunks map[int][]byte
+	bytes  int64
 }
 
 func newTap() *tap {
-	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, had: map[string]bool{},
-		askers: map[string]string{}, puts: map[string][]byte{}}
+	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, askers: map[string]string{},
+		puts: map[string][]byte{}, hub: map[string]place{}}
 }
 
 // open hears what a server passes on, below a subject.
@@ -154,36 +156,41 @@ func (t *tap) chunk(message *nats.Msg) {
 	bucket := strings.TrimPrefix(message.Header.Get(jetstream.StreamHeader), "OBJ_")
 	at, known := t.places[bucket+" "+message.Header.Get(jetstream.SequenceHeader)]
 	if !known {
-		return // its record went to a reader before the tap was there
+		return // its record went to a reader before the tap was there: no receipt equals what is verified then
 	}
-	key := fmt.Sprint(t.askers[message.Subject], " ", at.digest, " ", at.chunk)
+	reader := t.askers[message.Subject]
 	delete(t.askers, message.Subject)
-	if t.had[key] {
-		t.sum.again += int64(len(message.Data))
-	}
-	t.had[key] = true
-	part := t.parts[at.digest]
-	if part == nil {
-		part = &assembly{make([]byte, at.size), map[int]bool{}}
-		t.parts[at.digest] = part
-	}
-	if part.data == nil {
-		return // verified already
-	}
-	copy(part.data[at.chunk*chunkBytes:], message.Data)
-	part.came[at.chunk] = true
-	if int64(len(part.came)) == (at.size+chunkBytes-1)/chunkBytes {
-		t.verify(at.digest, part.data)
-		part.data = nil
-	}
+	t.sum.ofStores += t.take(fmt.Sprint(reader, " ", at.digest), at, message.Data)
 }
 
-func (t *tap) verify(digest string, data []byte) {
-	if events.Digest(data) == digest {
-		t.sum.verified++
-		return
+// take adds a chunk to what a reader was answered of a part, and returns the bytes of the part where it is whole with that and what
+// its digest says.
+func (t *tap) take(key string, at place, data []byte) int64 {
+	part := t.parts[key]
+	if part == nil {
+		part = &assembly{chunks: map[int][]byte{}}
+		t.parts[key] = part
 	}
-	t.sum.corrupt++
+	if _, had := part.chunks[at.chunk]; had {
+		t.sum.again += int64(len(data))
+		return 0
+	}
+	part.chunks[at.chunk] = data
+	part.bytes += int64(len(data))
+	if part.bytes < at.size {
+		return 0
+	}
+	var whole []byte
+	for _, chunk := range slices.Sorted(maps.Keys(part.chunks)) {
+		whole = append(whole, part.chunks[chunk]...)
+		part.chunks[chunk] = nil
+	}
+	if events.Digest(whole) != at.digest {
+		t.sum.corrupt++
+		return 0
+	}
+	t.sum.verified++
+	return part.bytes
 }
 
 // hearHub hears everything that the hub passes on.
@@ -213,29 +220,32 @@ func (t *tap) hearHub(cluster string) func(*nats.Msg) {
 	}
 }
 
-// described verifies what was put into the hub.
+// described verifies what was put into the hub, and notes what it is.
 func (t *tap) described(data []byte) {
 	var info jetstream.ObjectInfo
 	if json.Unmarshal(data, &info) != nil || info.Deleted {
 		return
 	}
-	if came := t.puts[info.NUID]; uint64(len(came)) == info.Size {
-		t.verify(info.Name, came)
+	if came := t.puts[info.NUID]; uint64(len(came)) == info.Size && events.Digest(came) != info.Name {
+		t.sum.corrupt++
 	}
 	delete(t.puts, info.NUID)
+	t.hub[info.NUID] = place{digest: info.Name, size: int64(info.Size)}
 }
 
 // readOfHub takes a chunk that the hub answered: a record, too, is a message of its stream.
 func (t *tap) readOfHub(message *nats.Msg) {
-	if !strings.Contains(message.Header.Get(jetstream.SubjectHeader), ".C.") {
+	_, token, isChunk := strings.Cut(message.Header.Get(jetstream.SubjectHeader), ".C.")
+	if !isChunk {
 		return
 	}
 	t.sum.hub += int64(len(message.Data))
-	reader := message.Subject[:strings.LastIndex(message.Subject, ".")]
-	sequence, _ := strconv.ParseUint(message.Header.Get(jetstream.SequenceHeader), 10, 64)
-	key := fmt.Sprint(reader, " hub ", sequence)
-	if t.had[key] {
-		t.sum.again += int64(len(message.Data))
+	at, known := t.hub[token]
+	sequence, err := strconv.Atoi(message.Header.Get(jetstream.SequenceHeader))
+	if !known || err != nil {
+		return
 	}
-	t.had[key] = true
+	at.chunk = sequence
+	reader := message.Subject[:strings.LastIndex(message.Subject, ".")]
+	t.sum.ofHub += t.take(fmt.Sprint(reader, " ", token), at, message.Data)
 }
