@@ -41,32 +41,6 @@ func used(plan *events.Plan) []direction {
 	return slices.Compact(ways)
 }
 
-// confirmations are how many probes make what a negotiation told of a link known: nobody acts on what was measured once, while all of a
-// joiner's links were measured at a time.
-const confirmations = 2
-
-// toConfirm has directions measured before all others, where that is not to be done already.
-func (m *Machine) toConfirm(way direction) {
-	if !slices.Contains(m.unconfirmed, way) {
-		m.unconfirmed = append(m.unconfirmed, slices.Repeat([]direction{way}, confirmations)...)
-	}
-}
-
-// nextUnconfirmed returns, every second time, the next direction that a negotiation told of, once the plan has both its ends. O(those).
-func (m *Machine) nextUnconfirmed() (direction, bool) {
-	if m.confirmTurn++; m.confirmTurn%2 == 0 {
-		return direction{}, false
-	}
-	m.unconfirmed = slices.DeleteFunc(m.unconfirmed, func(way direction) bool { return !m.knows(way) || m.disconnected(way.pair()) })
-	at := slices.IndexFunc(m.unconfirmed, func(way direction) bool { return m.well(way.from) && m.well(way.to) })
-	if at < 0 {
-		return direction{}, false
-	}
-	way := m.unconfirmed[at]
-	m.unconfirmed = slices.Delete(m.unconfirmed, at, at+1)
-	return way, true
-}
-
 // Of four probes three are for the links that the plan uses: in a round of its own, of 5 min with 1,000 nodes, and of
 // twice that while links are lost, which every second probe is for. The fourth is for all other links.
 const shareOfOthers = 4

@@ -123,7 +123,7 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	m.state.Said = nil
 	clear(m.probed)
 	clear(m.measuredAt)
-	m.unconfirmed = nil
+	m.state.Unconfirmed = nil
 	clear(m.proofs)
 	clear(m.reports)
 	clear(m.asked)
@@ -172,18 +172,20 @@ func (m *Machine) connected(cause events.Event, told events.Measured) []events.E
 		return nil
 	}
 	var said []events.Event
+	var ways []direction
 	for _, measured := range told.Measurements {
 		way := direction{measured.From, measured.To}
 		if !m.takesPart(way.from) || !m.takesPart(way.to) {
 			continue
 		}
 		m.probed[way], m.measuredAt[way] = estimate(measured), m.ticked
-		m.toConfirm(way)
+		ways = append(ways, way)
 		m.state.Said.note(measured.Rounded())
 		if news, significant := m.news(way); significant {
 			said = append(said, m.speaker.Say(cause, events.LinkMeasured, linkID(way.from, way.to), news))
 		}
 	}
+	m.state.Unconfirmed.add(ways)
 	return said
 }
 
@@ -258,6 +260,7 @@ func (m *Machine) forget(name string) {
 	delete(m.state.Leavers, name)
 	m.detector.Forget(name)
 	m.hangs.Forget(name)
+	m.state.Unconfirmed.forget(name)
 	touches := func(pair events.Pair) bool { return pair.A == name || pair.B == name }
 	for pair, known := range m.state.links {
 		switch {

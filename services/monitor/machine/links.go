@@ -13,6 +13,9 @@ import (
 // linkProbed takes how a probe of a link went.
 func (m *Machine) linkProbed(ask Ask, answer *events.ProbeAnswer, at time.Time) []events.Event {
 	now, way := m.clock.seconds(at), direction{ask.Node, ask.Target}
+	if ask.Bytes > 0 {
+		m.state.Unconfirmed.measured(way)
+	}
 	if m.detector.State(way.from) != detect.Green || m.detector.State(way.to) != detect.Green {
 		return nil // a node may be at fault; the link is judged between living ones
 	}
@@ -92,7 +95,7 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 		probed := m.probed[way].BytesPerSecond // zero where either end is unknown
 		if m.proofs[way].Confirmed(source.Bytes, source.BytesPerSecond, probed, m.settings.Untold.Share) {
 			m.measuredAt[way] = m.ticked
-			m.confirm(way)
+			m.prove(way)
 		}
 		proof, higher := m.proofs[way].Prove(source.Bytes, source.BytesPerSecond, probed)
 		if !higher {
@@ -106,8 +109,8 @@ func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.
 	return said
 }
 
-// confirm counts a transfer that was about as fast as an earlier one.
-func (m *Machine) confirm(way direction) {
+// prove counts a transfer that was about as fast as an earlier one.
+func (m *Machine) prove(way direction) {
 	if proof, proven := m.proofs[way]; proven && proof.Confirmations < mostConfirmations {
 		proof.Confirmations++
 		m.proofs[way] = proof
@@ -162,19 +165,20 @@ func (m *Machine) askNextLink(now float64) {
 		m.nextLink = max(m.nextLink, now-m.settings.LinkSeconds) + m.settings.LinkSeconds/float64(probes)
 		way, ok := m.nextLost()
 		if !ok {
-			way, ok = m.nextUnconfirmed()
-		}
-		if !ok {
 			way, ok = m.nextUsed(now)
 		}
 		if !ok {
 			way, ok = m.nextWay()
 		}
-		if ok && !m.disconnected(way.pair()) {
-			address := m.state.Nodes[way.to].Address
-			m.ask(now, Ask{Node: way.from, Target: way.to, Address: address, Bytes: m.settings.LinkBytes})
+		if ok && !m.disconnected(way.pair()) && (len(m.state.Unconfirmed) == 0 || !m.busyWays(now).has(way)) {
+			m.askLink(now, way)
 		}
 	}
+}
+
+func (m *Machine) askLink(now float64, way direction) {
+	address := m.state.Nodes[way.to].Address
+	m.ask(now, Ask{Node: way.from, Target: way.to, Address: address, Bytes: m.settings.LinkBytes})
 }
 
 // nextWay returns the next direction of the round between nodes that are well.

@@ -55,23 +55,24 @@ type Machine struct {
 	usedSince  float64               // when that round began
 	turn       int                   // of measuring what the plan uses, and what it does not
 
-	unconfirmed []direction // that a negotiation told of: each so often as it is still to be measured before all others
-	confirmTurn int         // of measuring these; the two take turns
+	nextConfirm float64   // when the next round of what negotiations told of is measured
+	confirmed   direction // the last of the round before
 }
 
 // state is what outlives a restart.
 type state struct {
-	Nodes     map[string]*node      `json:"nodes"`
-	Links     []link                `json:"links"` // in order of their pairs
-	Said      told                  `json:"said"`
-	Opening   *events.Opening       `json:"opening,omitempty"`
-	Rate      detect.Rate           `json:"rate"`
-	Returns   detect.Returns        `json:"returns"`
-	Learned   detect.Memory         `json:"learned"`             // by the detector
-	Leavers   map[string]uint64     `json:"leavers"`             // generation that does without a node which still trains to its step
-	Turn      int                   `json:"turn"`                // directions measured in this round
-	Completed bool                  `json:"completed,omitempty"` // the job is, for good
-	links     map[events.Pair]*link // Links
+	Nodes       map[string]*node      `json:"nodes"`
+	Links       []link                `json:"links"` // in order of their pairs
+	Said        told                  `json:"said"`
+	Opening     *events.Opening       `json:"opening,omitempty"`
+	Rate        detect.Rate           `json:"rate"`
+	Returns     detect.Returns        `json:"returns"`
+	Learned     detect.Memory         `json:"learned"`               // by the detector
+	Leavers     map[string]uint64     `json:"leavers"`               // generation that does without a node which still trains to its step
+	Turn        int                   `json:"turn"`                  // directions measured in this round
+	Unconfirmed unconfirmed           `json:"unconfirmed,omitempty"` // that negotiations told of, and nobody measured again
+	Completed   bool                  `json:"completed,omitempty"`   // the job is, for good
+	links       map[events.Pair]*link // Links
 }
 
 type node struct {
@@ -137,7 +138,7 @@ func (m *Machine) reset(state state) {
 		m.probed[direction{said.From, said.To}] = estimate(said)
 	}
 	m.measuredAt, m.using, m.used, m.usedSince, m.turn = map[direction]float64{}, nil, nil, 0, 0
-	m.unconfirmed, m.confirmTurn = nil, 0
+	m.nextConfirm, m.confirmed = 0, direction{}
 	m.reports, m.asked, m.asks = map[events.Pair]detect.Reports{}, map[Ask]float64{}, nil
 }
 

@@ -93,6 +93,7 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 			hang.By, hang.WaitedSeconds, hang.LimitSeconds))...)
 	}
 	m.askSilent(now)
+	m.confirm(now)
 	m.askNextLink(now)
 	return said
 }
