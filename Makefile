@@ -195,7 +195,7 @@ test-page: ## look at the monitor's page with a browser, at calm, failure and re
 .PHONY: test-observation
 test-observation: ## ask a real Prometheus each query of the dashboard and of the alerts (Debian's prometheus)
 	@.ci/apt prometheus prometheus || { echo "test-observation: SKIPPED: as said above"; exit 0; }; \
-	cd tests && go test ./observation -count=1 -timeout 10m -v -run Query -prometheus "$$(command -v prometheus)"
+	cd tests && go test ./observation -count=1 -timeout 10m -v -run 'Query|Paged' -prometheus "$$(command -v prometheus)"
 
 # What npm installs lies outside the tree, and is installed once.
 AJV ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/reknit/ajv-8.20.0

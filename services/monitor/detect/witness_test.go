@@ -58,6 +58,16 @@ func TestASilentNodeIsWaitedForAsItsWitnessesFindIt(t *testing.T) {
 	}
 }
 
+// Its host was reached in the first seconds of its silence, and died then.
+func TestWhatAWitnessFoundCountsForSecondsOnly(t *testing.T) {
+	c := newCluster(t)
+	start := c.now
+	c.silence(3, detect.Reached)
+	if c.silence(100); c.detector.State("n3") != detect.Lost || c.now-start > 3+detect.FreshSeconds+3 {
+		t.Errorf("%v after %.1f s of silence, expected lost %d s after the last finding", c.detector.State("n3"), c.now-start, detect.FreshSeconds)
+	}
+}
+
 func TestWhoReturnsFromAStallThatItWasGivenUpForTeachesPatience(t *testing.T) {
 	c := newCluster(t)
 	if took := c.silence(100, detect.Stalled); took > 5 {

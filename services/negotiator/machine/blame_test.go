@@ -45,6 +45,26 @@ func TestANodeWhoseTransfersAlwaysFailIsGivenUpByName(t *testing.T) {
 	}
 }
 
+// Three transfers that fail within a year are no pattern.
+func TestWhatANodeWasBlamedForEndsWithTheChangeThatItHindered(t *testing.T) {
+	w := newWorld(t, 3+mostBlame)
+	w.transfer, w.mute[events.Scheduled] = true, true
+	receiver := fmt.Sprint("n", 3+mostBlame)
+	for i := range mostBlame {
+		w.lose(fmt.Sprint("n", 1+i))
+		w.run()
+		w.failTransfer(receiver)
+		w.hear(events.RestorationDone, "/restorer", "r", &events.Completion{Negotiation: w.opened.Negotiation})
+		w.run()
+		if w.opened != nil {
+			t.Fatalf("change %d: phase %q", i, w.phase())
+		}
+	}
+	if refused := w.refusals(receiver); len(refused) > 0 || !strings.Contains(w.nodes(), receiver) {
+		t.Errorf("given up after one failure in each of %d changes: %+v, nodes %q", mostBlame, refused, w.nodes())
+	}
+}
+
 // The restorer knows who has offered and received what.
 func TestWhoHoldsUpATransferIsForTheRestorerToSay(t *testing.T) {
 	w := whileAllArePaused(t)

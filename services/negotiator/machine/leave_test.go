@@ -28,6 +28,25 @@ func TestANodeIsNotNeededAfterItsDeadlineUnlessItIsTheLastHolder(t *testing.T) {
 	}
 }
 
+func TestANodeWhoseLeaveWasRefusedIsNotGivenUpAtTheDeadlineThatItHad(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.PlanRequested] = true
+	w.hear(events.LeaveRequested, "/node/n3", "n3", &events.Leave{Node: "n3", DeadlineSeconds: 30})
+	w.run()
+	w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: w.opened.Negotiation, Reason: "the others have too little memory"})
+	w.run()
+	if refused := w.refusals("n3"); len(refused) != 1 || refused[0].Refused != events.ChangeLeave {
+		t.Fatalf("refused %+v, expected its leave", refused)
+	}
+	w.tick(20 * time.Second)
+	w.lose("n2") // a change is under way, and waits for its plan, when the deadline passes
+	w.run()
+	w.tick(15 * time.Second)
+	if refused := w.refusals("n3"); len(refused) != 1 || w.opened == nil {
+		t.Errorf("it trains on, and was refused %+v; a change is under way: %v", refused[1:], w.opened != nil)
+	}
+}
+
 func TestADeadlineBeyondAllTimeHasNotPassed(t *testing.T) {
 	w := newWorld(t, 3)
 	w.mute[events.PlanRequested] = true

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -237,6 +238,39 @@ func TestAnExplanationSaysForWhomAChangeWaitsAndWhyOtherPlansLost(t *testing.T) 
 	}
 	if err := run(t, ExplainCommand(), io.Discard, url, "9"); err == nil {
 		t.Error("generation 9, which is not there, is explained")
+	}
+}
+
+// The whole log is the judge of a part of it.
+func TestAChangeThatWaitedForTheCommitBeforeIsReadWithItsCause(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("g2", 2, all, events.Change{Kind: events.ChangeJoin, Node: "n4"})
+	asked := log.say(events.LeaveRequested, "/user", "n1", &events.Leave{Node: "n1", Reason: "spot"})
+	log.consent("g2", all...)
+	plan := chain(2, all...)
+	log.agree("g2", plan)
+	log.receive("g2", plan)
+	log.commit("g2", plan)
+	log.step(2, 0, all...)
+	log.open("g3", 3, all, events.Change{Kind: events.ChangeLeave, Node: "n1", Cause: asked.ID})
+	log.consent("g3", all...)
+	plan = chain(3, all[1:]...)
+	log.agree("g3", plan)
+	log.receive("g3", plan)
+	log.commit("g3", plan)
+	log.step(3, 0, all[1:]...)
+	url := log.serve(t)
+	var whole []changes.Change
+	var alone changes.Change
+	if err := json.Unmarshal([]byte(printed(t, Command(), url, "--last", "9", "--json")), &whole); err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal([]byte(printed(t, Command(), url, "3", "--json")), &alone); err != nil {
+		t.Fatal(err)
+	}
+	if len(whole) != 3 || whole[2].Phases[0].Name != "wait to begin" || !reflect.DeepEqual(alone, whole[2]) {
+		t.Errorf("read alone it is\n%+v, and of the whole log\n%+v", alone, whole)
 	}
 }
 

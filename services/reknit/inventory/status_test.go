@@ -147,6 +147,38 @@ func TestWhoLeavesHoldsItsPartUntilItHasLeft(t *testing.T) {
 	s.expectStatus("copies      2 parts of the model are in one node alone")
 }
 
+func TestWhoIsSilentOrSuspectedHoldsNoCopyThatAnotherCouldBeGiven(t *testing.T) {
+	for how, missed := range map[string]func(*site){
+		"silent": func(*site) {},
+		"suspected": func(s *site) {
+			s.say(events.NodeSuspected, "/monitor", "n2", &events.NodeState{Node: "n2", Incarnation: "i", Reason: "no heartbeat"})
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := newSite(t)
+			s.serve("monitor", "negotiator", "planner", "restorer")
+			s.replicas("n1", "n2")
+			s.beat("n1")
+			missed(s)
+			s.expectStatus("2 parts of the model are in one node alone", "1 "+how+", 1 training")
+		})
+	}
+}
+
+// replicas commits a plan under which each of some nodes holds the whole model.
+func (s *site) replicas(nodes ...string) {
+	s.t.Helper()
+	plan := events.Plan{Cluster: "c", Generation: 1, Policy: "repipeline",
+		Data: events.Data{GlobalBatch: len(nodes), MicroBatch: 1}}
+	for _, node := range nodes {
+		s.join(node, "i")
+		plan.Nodes = append(plan.Nodes, events.Member{Node: node, Incarnation: "i", Address: node + ":1", Site: "left"})
+		plan.Pipelines = append(plan.Pipelines,
+			events.Pipeline{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: events.Range{End: 2}}}})
+	}
+	s.say(events.PlanCommitted, "/negotiator", "1", &plan)
+}
+
 func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {
 	s := newSite(t)
 	s.plan()

@@ -71,6 +71,27 @@ func TestACopyThatWentAstrayIsFoundBesideTheOneItHasItFrom(t *testing.T) {
 	}
 }
 
+// A plan that came into force before anything was compared makes nobody's word more than it was.
+func TestACopyHasNoVoiceOfItsOwnUnderTheNextPlanEither(t *testing.T) {
+	m := inForce(t)
+	m.state.Compare.Fetched = map[int][]string{0: {"n2"}}
+	plan := events.Plan{Cluster: "c", Generation: 2, Parent: "p", Nodes: members("n1", "n2", "n3"),
+		Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+	var holders []events.Holder
+	for _, node := range plan.Nodes {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, 2)}})
+		holders = append(holders, held(node.Node, 0, 2))
+	}
+	hear(t, m, events.RestorationAsked, &events.RestorationRequest{Negotiation: "g2",
+		Proposal: events.Proposal{Negotiation: "g2", Plan: plan}, Holders: holders, Units: []int64{9000, 9000}})
+	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g2", Generation: 2, PlanDigest: events.Digest(nil)})
+	tells(t, m, "n1", 2, 10, "right", "b") // alone, and n2 has its copy from n3
+	tells(t, m, "n2", 2, 10, "astray", "b")
+	if said := tells(t, m, "n3", 2, 10, "astray", "b"); !slices.Equal(said, []string{"layer 0 at step 10: "}) {
+		t.Errorf("said %q, expected that the replicas differ, and nobody blamed", said)
+	}
+}
+
 func TestReplicasThatAreOnlyAlikeAreNotCompared(t *testing.T) {
 	m := New("c", Settings{})
 	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1"), Replicas: events.AlikeReplicas,

@@ -1,5 +1,6 @@
 // Command planted applies each patch of this folder to the code, as it would be if an engineer had made that mistake,
-// and runs simulated seeds until one of them sees it. A patch whose header names a test is judged by that test.
+// and runs simulated seeds until one of them sees it. A patch whose header names a test is judged by that test: of a Go package,
+// or of services/agent/python. Files that Go does not compile are patched in a copy of the checkout, for what reads them has no overlay.
 package main
 
 import (
@@ -91,16 +92,28 @@ func try(ctx context.Context, patch string, runs int) (caught bool, how string) 
 	if err != nil {
 		return false, "cannot be applied: " + err.Error()
 	}
-	if test := seenBy.FindStringSubmatch(string(text)); test != nil {
-		return tested(ctx, overlay, strings.Fields(test[1]))
+	test := seenBy.FindStringSubmatch(string(text))
+	if test == nil {
+		return simulated(ctx, overlay, folder, runs)
 	}
-	return simulated(ctx, overlay, folder, runs)
+	top := "."
+	if notCompiled.MatchString(string(text)) {
+		if err := complete(folder); err != nil {
+			return false, "cannot be tried in a copy: " + err.Error()
+		}
+		top, overlay = folder, ""
+	}
+	return tested(ctx, top, overlay, strings.Fields(test[1]))
 }
 
 var (
 	runsOf = regexp.MustCompile(`(?m)^\d+ runs`)
 	seenBy = regexp.MustCompile(`(?m)^seen-by: (.+)$`)
 	onFile = regexp.MustCompile(`(?m)^--- a/(.+)$`)
+
+	notCompiled = regexp.MustCompile(`(?m)^--- a/.+\.(py|yml|js)$`)
+	failed      = regexp.MustCompile(`(?m)^\s*--- FAIL|^panic:|^FAILED \(`)
+	skipped     = regexp.MustCompile(`(?m)^\s*--- SKIP|\(skipped=`)
 )
 
 // apply makes the patched files beside the tree, and an overlay that puts them in the place of the files.
@@ -137,23 +150,58 @@ func apply(patch, text, folder string) (overlay string, err error) {
 	return overlay, os.WriteFile(overlay, data, 0o644)
 }
 
-// tested runs the test that is to fail.
-func tested(ctx context.Context, overlay string, arguments []string) (caught bool, how string) {
+// complete copies what is not in a folder yet of the checkout.
+func complete(folder string) error {
+	listed, err := exec.Command("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return err
+	}
+	for file := range strings.SplitSeq(strings.TrimSuffix(string(listed), "\x00"), "\x00") {
+		copied := filepath.Join(folder, file)
+		info, err := os.Stat(file)
+		if _, there := os.Stat(copied); there == nil || err != nil || !info.Mode().IsRegular() {
+			continue // patched, deleted since, or a link to what is not ours
+		}
+		data, err := os.ReadFile(file)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(copied), 0o755)
+		}
+		if err == nil {
+			err = os.WriteFile(copied, data, info.Mode())
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tested runs the test that is to fail, with an overlay, or in a copy of the checkout.
+func tested(ctx context.Context, top, overlay string, arguments []string) (caught bool, how string) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	began := time.Now()
-	command := append([]string{"test", "-count=1", "-vet=off", "-overlay", overlay}, arguments...)
-	test := exec.CommandContext(ctx, "go", command...)
+	command := append([]string{"go", "test", "-v", "-count=1", "-vet=off", "-overlay", overlay}, arguments...)
+	if arguments[0] == "python" {
+		python, err := exec.Command(".ci/python").Output()
+		if err != nil {
+			return false, "cannot be tested: " + err.Error()
+		}
+		command = append([]string{strings.TrimSpace(string(python)), "-W", "ignore::ResourceWarning", "-m", "unittest"}, arguments[1:]...)
+		top = filepath.Join(top, "services", "agent", "python")
+	}
+	test := exec.CommandContext(ctx, command[0], command[1:]...)
+	test.Dir = top
 	test.WaitDelay = time.Second // what go started may outlive it, and holds its output open
 	said, err := test.CombinedOutput()
 	took := time.Since(began).Round(100 * time.Millisecond)
 	switch {
-	case err == nil:
-		return false, fmt.Sprintf("ESCAPED: %s passes", strings.Join(arguments, " "))
-	case !strings.Contains(string(said), "--- FAIL") && !strings.Contains(string(said), "panic:"):
+	case err != nil && failed.Match(said):
+		return true, fmt.Sprintf("caught by %s in %v", strings.Join(arguments, " "), took)
+	case err != nil || skipped.Match(said):
 		return false, "cannot be tested: " + strings.TrimSpace(string(said))
 	}
-	return true, fmt.Sprintf("caught by %s in %v", strings.Join(arguments, " "), took)
+	return false, fmt.Sprintf("ESCAPED: %s passes", strings.Join(arguments, " "))
 }
 
 // simulated runs seeds until one breaks an invariant.

@@ -61,6 +61,29 @@ func TestANewNodeCanGiveEveryLayerAtStepZero(t *testing.T) {
 	}
 }
 
+// An attempt that was aborted leaves what it fetched aside, and the next plan may go on from another step.
+func TestAnImportIsAdoptedAtNoStepButItsOwn(t *testing.T) {
+	s, other := adopted(t, 0, 2), adopted(t, 2, 3)
+	for range 2 {
+		s.train(t, 0)
+		s.train(t, 1)
+	}
+	other.train(t, 2)
+	exported, err := other.Export(2, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Import(2, 1, exported); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Adopt([]events.Range{units(0, 3)}, 2); err == nil {
+		t.Errorf("adopted at step 2: layer 2 is of step %d, expected an error", s.Trained(2).Step)
+	}
+	if err := s.Adopt([]events.Range{units(0, 3)}, 1); err != nil {
+		t.Errorf("at the step of the import: %v", err)
+	}
+}
+
 func TestHoldingsShowLayersThatAreAStepApart(t *testing.T) {
 	s := adopted(t, 0, 3)
 	expectHoldings(t, s, events.Holding{Units: units(0, 3), Steps: []uint64{0}})

@@ -1,0 +1,49 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/snapshots"
+)
+
+// trained is a unit in memory that its trainer changes as soon as it may go on.
+type trained struct {
+	replica
+	unit []byte
+}
+
+func (s *trained) Export(int, uint64) ([]byte, error) { return s.unit, nil }
+
+func (s *trained) Still() (release func() error) {
+	return func() error {
+		copy(s.unit, "after")
+		return nil
+	}
+}
+
+func TestATrainerGoesOnOnlyOnceItsUnitsAreCopiedForASnapshot(t *testing.T) {
+	settings := snapshots.Settings{Folder: t.TempDir(), DiskEvery: 1, Keep: 2, MaxBytes: 1 << 20}
+	job := events.Job{Digest: events.Digest([]byte("job")), Layers: make([]events.LayerProfile, 1)}
+	taken, err := snapshots.Open(t.Context(), settings, snapshots.Owner{Cluster: "c", Node: "n1", Job: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(taken.Close)
+	s := &Session{snapshots: taken}
+	plan := &events.Plan{Generation: 1, Nodes: []events.Member{{Node: "n1"}}}
+	task := machine.Capture{Step: 4, Plan: plan, Digest: events.Digest(nil),
+		Shares: []machine.Share{{Tier: machine.DiskTier, Units: []events.Range{{End: 1}}}}}
+	s.capture(&trained{unit: []byte("before")}, task)
+	s.untilCopied()
+	for begun := time.Now(); len(taken.List(t.Context())) == 0; {
+		if time.Since(begun) > patience {
+			t.Fatal("no snapshot is written")
+		}
+	}
+	if unit, err := taken.Read(t.Context(), 4, events.Digest(nil), 0); err != nil || string(unit) != "before" {
+		t.Errorf("the snapshot has %q, %v: expected what was trained to step 4", unit, err)
+	}
+}
