@@ -43,6 +43,7 @@ type Bus struct {
 	fence      atomic.Pointer[fence]
 	stores     sync.Map // *store by bucket: those that were looked up
 	leaders    sync.Map // jetstream.Stream by name: the same
+	missing    allowance
 }
 
 // connection is the time from one reconnection to the next.

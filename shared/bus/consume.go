@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
@@ -25,8 +24,9 @@ const (
 // Consumer reads the event stream in order. Each reader has one of its own, so that what it acknowledges tells the next
 // reader how far it came, and takes nothing from anybody.
 type Consumer struct {
-	LogAge   time.Duration // at which the stream drops what it has; zero: never
-	LogEnd   uint64        // the last sequence of the stream when the consumer was opened
+	LogAge   time.Duration     // at which the stream drops what it has; zero: never
+	LogEnd   uint64            // the last sequence of the stream when the consumer was opened
+	Kept     map[uint64][]byte // by sequence: payloads that the reader has already, wherever it has them from
 	bus      *Bus
 	durable  string
 	consumer jetstream.Consumer
@@ -55,6 +55,7 @@ type Delivery struct {
 	Event    events.Event
 	Refusal  *Refusal
 	More     bool // messages were behind it in the log as it was delivered
+	Apart    bool // its data is not in the log, and was read
 	message  jetstream.Msg
 	consumer *Consumer
 }
@@ -297,51 +298,6 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 // Open decodes the message and verifies who said it, which several may do at a time.
 func (s Sealed) Open(ctx context.Context) (Delivery, error) {
 	held := stored{s.message.Subject(), s.message.Data(), s.metadata.Sequence.Stream, s.metadata.Timestamp}
-	event, refusal, err := s.consumer.bus.open(ctx, held)
-	return Delivery{event, refusal, s.metadata.NumPending > 0, s.message, s.consumer}, err
-}
-
-// open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.
-func (b *Bus) open(ctx context.Context, message stored) (events.Event, *Refusal, error) {
-	event, e, err := decode(message.data)
-	if err == nil {
-		err = b.kit.verify(event, e)
-	}
-	if err == nil && e.dataref != "" {
-		event.Data, err = b.fetch(ctx, streamOf(event.Kind).Payloads, e.dataref)
-	}
-	if err == nil {
-		err = check(&event, b.cluster, message.subject)
-	}
-	if err == nil {
-		event.Sequence, event.Logged = message.sequence, message.logged
-		return event, nil, nil
-	}
-	event = events.Event{Sequence: message.sequence, Logged: message.logged}
-	if refusal := message.quarantine(err); refusal != nil {
-		return event, refusal, nil
-	}
-	return event, nil, err
-}
-
-// unreadableAfter is how long a payload may be unreadable over one connection before its event is refused: a replica
-// catches up within seconds, and what is behind the event waits.
-var unreadableAfter = time.Minute
-
-// fetch reads a payload. It repeats while the object store cannot give it, until that has lasted too long or ctx ends.
-func (b *Bus) fetch(ctx context.Context, bucket, dataref string) (data []byte, err error) {
-	began, connection := time.Now(), b.connection.Load()
-	err = b.Repeat(ctx, "read of a payload", func(ctx context.Context) error {
-		if data, err = b.getPayload(ctx, bucket, dataref); err == nil || errors.Is(err, nats.ErrConnectionClosed) {
-			return err
-		}
-		if now := b.connection.Load(); now != connection || !b.conn.IsConnected() {
-			began, connection = time.Now(), now
-		}
-		if time.Since(began) >= unreadableAfter {
-			return refuse(Unreadable, "dataref: not read within %v: %v", unreadableAfter, err)
-		}
-		return errors.New(err.Error()) // whatever the server says, it may be over soon
-	})
-	return data, err
+	event, apart, refusal, err := s.consumer.bus.open(ctx, held, reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter})
+	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer}, err
 }

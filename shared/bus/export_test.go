@@ -8,6 +8,9 @@ import (
 // SetUnreadableAfter has a reader give up a payload that early, for one test.
 func SetUnreadableAfter(t *testing.T, d time.Duration) { set(t, &unreadableAfter, d) }
 
+// SetMissingAfter has a reader give up that early what a node names and the store does not have, for one test.
+func SetMissingAfter(t *testing.T, d time.Duration) { set(t, &missingAfter, d) }
+
 // SetRepeatWait has a publisher wait that long before it repeats, for one test.
 func SetRepeatWait(t *testing.T, d time.Duration) {
 	set(t, &firstRepeatWait, d)

@@ -281,9 +281,17 @@ func (f *follower) check(ctx context.Context, end context.CancelFunc) func() {
 	}
 }
 
+// patience is how long a payload that is missing is waited for: by who reads what is there for a person, no longer than for a node's.
+func (f *follower) patience() time.Duration {
+	if f.end == math.MaxUint64 {
+		return unreadableAfter
+	}
+	return min(missingAfter, unreadableAfter)
+}
+
 // hand hands an event on. It fails where ctx ended before its data was there.
 func (f *follower) hand(ctx context.Context, held stored) error {
-	event, refusal, err := f.bus.open(ctx, held)
+	event, _, refusal, err := f.bus.open(ctx, held, reading{patience: f.patience()})
 	switch {
 	case err != nil:
 		return err
@@ -306,7 +314,7 @@ func (b *Bus) LastEvent(
 	if err != nil || !found {
 		return events.Event{}, false, err
 	}
-	event, refusal, err := b.open(ctx, message)
+	event, _, refusal, err := b.open(ctx, message, reading{patience: unreadableAfter})
 	if refusal != nil {
 		err = fmt.Errorf("last event on %s: %s: %s", subject, refusal.Reason, refusal.Detail)
 	}

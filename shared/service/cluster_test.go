@@ -208,3 +208,16 @@ func (f *fixture) writes() uint64 {
 	}
 	return stream.CachedInfo().State.LastSeq
 }
+
+// memory returns what is stored of the negotiator.
+func (f *fixture) memory() ([]byte, error) {
+	bucket, err := f.bus.JetStream().KeyValue(f.ctx, f.bus.Lane(events.SnapshotBucket))
+	if err != nil {
+		return nil, err
+	}
+	entry, err := bucket.Get(f.ctx, cluster+".negotiator")
+	if err != nil {
+		return nil, err
+	}
+	return entry.Value(), nil
+}

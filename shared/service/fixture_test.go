@@ -99,6 +99,30 @@ func (f *fixture) lose(node string) events.Event {
 	return event
 }
 
+// loseApart says that a node is lost in an event whose data is in the bucket of payloads.
+func (f *fixture) loseApart(node string) {
+	f.Helper()
+	data := fmt.Appendf(nil, `{"node":%q,"incarnation":"a","reason":"","silentSeconds":0,"failuresPerNodeSecond":0}`, node)
+	digest, err := f.bus.Put(f.ctx, events.PayloadBucket, data)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.slip(events.EventSubject(cluster, events.NodeLost, node), fmt.Sprintf(`{"specversion":"1.0","id":%q,"source":"/monitor",`+
+		`"type":"io.reknit.node.lost.v1","subject":%q,"cluster":"test","dataref":%q}`, node, node, digest))
+}
+
+// dropPayloads has the bucket drop all that it has, as it does for what comes.
+func (f *fixture) dropPayloads() {
+	f.Helper()
+	bucket, err := f.bus.JetStream().Stream(f.ctx, "OBJ_"+f.bus.Lane(events.PayloadBucket))
+	if err == nil {
+		err = bucket.Purge(f.ctx)
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
 // slip publishes what somebody else may have typed.
 func (f *fixture) slip(subject, message string) {
 	f.Helper()

@@ -6,9 +6,10 @@ import (
 )
 
 func FuzzMemory(f *testing.F) {
-	whole := page{Instance: "i", position: position{7, "e"}, Machine: []byte(`{"a":1}`), Said: 9, Heard: 12, Deaths: 1}
+	whole := page{Instance: "i", position: position{7, "e"}, Machine: []byte(`{"a":1}`), Said: 9, Heard: 12, Deaths: 1,
+		Apart: []apart{{8, `{"node":"n1"}`}}}
 	for _, p := range []page{{}, whole} {
-		data, err := p.compress()
+		_, data, err := new(memory).compress(p)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -19,7 +20,7 @@ func FuzzMemory(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := p.compress()
+		_, again, err := new(memory).compress(p)
 		if err != nil {
 			t.Fatalf("%+v was read, and cannot be written: %v", p, err)
 		}

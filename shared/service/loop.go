@@ -114,7 +114,7 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	}
 	r.acknowledge(ctx, delivery.Delivery)
 	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
-	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && !feared {
+	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && r.memory.apartBytes() < mostApart && !feared {
 		return nil
 	}
 	return r.remember(ctx)
@@ -202,6 +202,11 @@ func (r *runner) outputs(
 	if delivery.Refusal != nil {
 		everybody := events.Speaker{Cluster: r.speaker.Cluster}
 		return []events.Event{r.quarantine(ctx, everybody, event, delivery.Refusal)}, false, nil
+	}
+	if delivery.Apart && !r.memory.has(event.Sequence) {
+		if err := r.memory.keep(ctx, event.Sequence, event.Data); err != nil {
+			return nil, false, err
+		}
 	}
 	outputs, err = r.attempt(ctx, event, !again && r.mayHaveKilled(event))
 	if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/klauspost/compress/zstd"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
@@ -26,6 +27,7 @@ type memory struct {
 	revision uint64
 	written  time.Time // by the instance before; zero where there was none
 	before   string    // the instance before; empty where there was none
+	head     []byte    // of what is stored: the page without what was read apart, as it is compressed
 	page
 }
 
@@ -37,6 +39,14 @@ type page struct {
 	Said    uint64          `json:"said,omitempty"`    // up to which message all that it brought about was said, where that is further
 	Heard   uint64          `json:"heard,omitempty"`   // up to which message instances before have come, whatever became of it
 	Deaths  int             `json:"deaths,omitempty"`  // of instances in a row, at the message behind all that was said
+	Apart   []apart         `json:"apart,omitempty"`   // what was read since, before anything came of it
+}
+
+// apart is data that is not in the log, whose message names it: what dropped it then has the next instance hear another log than this one
+// has heard.
+type apart struct {
+	Sequence uint64 `json:"sequence"` // of the message
+	Data     string `json:"data"`
 }
 
 // position is that of the last message handled.
@@ -99,10 +109,48 @@ func (m *memory) remember(ctx context.Context, machine Machine, at position, sai
 		return fmt.Errorf("memory: %w", err)
 	}
 	next := page{Instance: m.Instance, position: at, Machine: snapshot, Said: said, Heard: m.Heard}
+	next.Apart = slices.DeleteFunc(slices.Clone(m.Apart), func(read apart) bool { return read.Sequence <= at.Sequence })
 	if at.Sequence <= max(m.Said, m.Sequence) {
 		next.Deaths = m.Deaths // the message that is feared is still to come
 	}
 	return m.write(ctx, next)
+}
+
+// mostApart is how many bytes that were read apart a memory has beside the machine's: then the machine's is written anew.
+const mostApart = 1 << 20
+
+// keep stores the data of a message that was read apart, with the memory as it is: a next instance hears the message as this one did,
+// whatever becomes of the data. It costs no work on the machine's memory, and its bytes. What no message can hold is not kept.
+func (m *memory) keep(ctx context.Context, sequence uint64, data []byte) error {
+	next := m.page
+	next.Apart = append(slices.Clip(m.Apart), apart{sequence, string(data)})
+	err := m.write(ctx, next)
+	if errors.Is(err, nats.ErrMaxPayload) {
+		slog.WarnContext(ctx, "what was read apart cannot be kept with the memory", "sequence", sequence, "error", err)
+		return nil
+	}
+	return err
+}
+
+func (m *memory) has(sequence uint64) bool {
+	return slices.ContainsFunc(m.Apart, func(read apart) bool { return read.Sequence == sequence })
+}
+
+// apartBytes is how many bytes were read apart since the machine's memory was written.
+func (m *memory) apartBytes() (count int) {
+	for _, read := range m.Apart {
+		count += len(read.Data)
+	}
+	return count
+}
+
+// kept returns what was read apart, by the sequence of its message.
+func (m *memory) kept() map[uint64][]byte {
+	kept := map[uint64][]byte{}
+	for _, read := range m.Apart {
+		kept[read.Sequence] = []byte(read.Data)
+	}
+	return kept
 }
 
 // fear stores how many instances will have died at the message behind all that was said, should this one.
@@ -115,7 +163,7 @@ func (m *memory) fear(ctx context.Context, deaths int) error {
 // write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote,
 // with bus.ErrFull, and with nats.ErrMaxPayload for a page that is too large.
 func (m *memory) write(ctx context.Context, next page) error {
-	data, err := next.compress()
+	head, data, err := m.compress(next)
 	if err != nil {
 		return err
 	}
@@ -123,7 +171,7 @@ func (m *memory) write(ctx context.Context, next page) error {
 	if err != nil {
 		return fmt.Errorf("memory of %d bytes: %w", len(data), err)
 	}
-	m.page = next
+	m.page, m.head = next, head
 	return nil
 }
 
@@ -172,18 +220,27 @@ var decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.W
 
 const mostMemory = 256 << 20 // bytes, not compressed: of more an instance could not be restored
 
-func (p page) compress() ([]byte, error) {
-	machine := p.Machine
-	p.Machine = nil // it is JSON, and to encode it would be to read through it once more
-	plain, err := json.Marshal(p)
-	if len(machine) > 0 {
-		plain = slices.Concat([]byte(`{"machine":`), machine, []byte(","), plain[1:])
+// compress returns the next page as it is stored: its machine's memory, and a frame of its own for all else. Where the machine's memory
+// is that of the page before, so is its frame.
+func (m *memory) compress(next page) (head, stored []byte, err error) {
+	machine := next.Machine
+	next.Machine = nil // it is JSON, and to encode it would be to read through it once more
+	rest, err := json.Marshal(next)
+	if err == nil && len(machine)+len(rest) > mostMemory {
+		err = fmt.Errorf("%d bytes, expected at most %d", len(machine)+len(rest), mostMemory)
 	}
-	if err == nil && len(plain) > mostMemory {
-		err = fmt.Errorf("%d bytes, expected at most %d", len(plain), mostMemory)
+	if err != nil || len(machine) == 0 {
+		return nil, compressor.EncodeAll(rest, nil), err
 	}
-	return compressor.EncodeAll(plain, nil), err
+	head = m.head
+	if head == nil || !same(machine, m.Machine) {
+		head = compressor.EncodeAll(slices.Concat([]byte(`{"machine":`), machine, []byte(",")), nil)
+	}
+	return head, compressor.EncodeAll(rest[1:], slices.Clip(head)), nil
 }
+
+// same reports whether two are one piece of memory.
+func same(a, b []byte) bool { return len(a) == len(b) && &a[0] == &b[0] }
 
 func decompress(data []byte) (p page, err error) {
 	plain, err := decompressor.DecodeAll(data, nil)

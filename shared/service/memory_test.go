@@ -35,12 +35,34 @@ func nodesOf(t *testing.T, nodes, times int) page {
 
 func TestAMemoryOfAFullClusterTakesItsKeysOnce(t *testing.T) {
 	const nodes, times, keyBytes = 4096, 20, 35
-	data, err := nodesOf(t, nodes, times).compress()
+	_, data, err := new(memory).compress(nodesOf(t, nodes, times))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if most := 8 * nodes * keyBytes; len(data) > most { // gzip leaves 20 times as much: each key whole
 		t.Errorf("%d keys, each %d times, take %d bytes, expected at most %d", nodes, times, len(data), most)
+	}
+}
+
+func TestAPageWithTheSameMachineTakesItsFrameFromTheOneBefore(t *testing.T) {
+	m := &memory{page: page{Instance: "i", position: position{7, "e"}, Machine: []byte(`{"a":1}`)}}
+	head, _, err := m.compress(m.page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := m.page
+	next.Apart = []apart{{9, `{"b":"<2>"}`}}
+	m.head = head
+	kept, stored, err := m.compress(next)
+	if read, broken := decompress(stored); err != nil || broken != nil || !same(kept, head) || !reflect.DeepEqual(read, next) {
+		t.Errorf("%+v was read as %+v, %v, %v", next, read, err, broken)
+	}
+	next.Machine = []byte(`{"a":2}`)
+	if _, stored, err = m.compress(next); err != nil {
+		t.Fatal(err)
+	}
+	if read, err := decompress(stored); err != nil || !reflect.DeepEqual(read, next) {
+		t.Errorf("another machine's memory was read as %s, %v", read.Machine, err)
 	}
 }
 

@@ -185,6 +185,7 @@ func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	consumer.Kept = r.memory.kept()
 	if err := r.Bus.Drop(ctx, events.EventStream, r.memory.durable(r.memory.before)); err != nil {
 		return nil, err
 	}

@@ -48,8 +48,8 @@ func (s *Service) Take(now time.Time, fate stream.Fate) bool {
 		return true
 	}
 	s.busy, s.backlog = now, s.backlog-min(s.backlog, 1)
-	if s.delivery.Message.Data.(Words).Apart != "" {
-		s.fetched, s.point = fetching{newRepeats(s.bus), now}, Fetch
+	if s.delivery.Message.Data.(Words).Apart != "" && !s.memory.page.has(s.delivery.Message.Sequence) {
+		s.fetched, s.point = fetching{repeats: newRepeats(s.bus), began: now}, Fetch
 		return true
 	}
 	s.deliver(nil)
@@ -130,6 +130,10 @@ func (s *Service) deliver(refusal *bus.Refusal) {
 	if words := message.Data.(Words); words.Refusal != nil {
 		refusal = words.Refusal
 	}
+	if refusal != nil && refusal.Reason == bus.Unreadable && message.Sequence <= s.said && !s.isRefused(stream.Answered) {
+		s.end(fmt.Errorf("message %d was handled and cannot be read again: %s", message.Sequence, refusal.Detail))
+		return
+	}
 	if refusal != nil {
 		everybody := events.Speaker{Cluster: s.bus.cluster} // one record, whoever refuses it
 		s.outputs, s.silent = []events.Event{s.quarantine(everybody, refusal)}, false
@@ -157,41 +161,6 @@ func (s *Service) quarantine(speaker events.Speaker, refusal *bus.Refusal) event
 	record.Source = s.speaker.Source
 	return record
 }
-
-// fetching is a payload on its way. What cannot be read over one connection for too long is refused.
-type fetching struct {
-	repeats repeats
-	began   time.Time
-}
-
-func (s *Service) fetch(now time.Time, fate stream.Fate) time.Duration {
-	message := s.delivery.Message
-	words := message.Data.(Words)
-	payloads := s.bus.server.Events.Payloads
-	_, whole, err := payloads.Info(words.Apart, fate)
-	if err == nil && !whole {
-		err = errIncomplete
-	}
-	if err == nil {
-		_, err = payloads.Get(words.Apart, fate)
-	}
-	if err == nil {
-		s.deliver(nil)
-		return 0
-	}
-	wait := s.fetched.repeats.after(err, objectTimeout)
-	if errors.Is(err, stream.ErrNoConnection) || s.bus.connections > 0 && s.bus.since.After(s.fetched.began) {
-		s.fetched.began = now
-	}
-	if now.Sub(s.fetched.began) < unreadableAfter {
-		return wait
-	}
-	detail := fmt.Sprintf("dataref: not read within %v: %v", unreadableAfter, err)
-	s.deliver(&bus.Refusal{Reason: bus.Unreadable, Detail: detail, Subject: message.Subject})
-	return 0
-}
-
-var errIncomplete = errors.New("content is not all there")
 
 // nextOutput goes on with the next event to say, or with what comes when all was said. What a message brought about
 // with which an instance before was done is not said.
@@ -232,7 +201,7 @@ func (s *Service) acknowledge() { s.acknowledged, s.done, s.point = s.done, nil,
 
 // goOn writes the memory where much was handled since, or waits for what comes next.
 func (s *Service) goOn() {
-	if s.recent.count < mostRecent {
+	if s.recent.count < mostRecent && s.memory.page.size()-int64(len(s.memory.page.machine)) < mostApart {
 		s.rest()
 		return
 	}

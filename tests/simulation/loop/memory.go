@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -17,6 +18,26 @@ type page struct {
 	machine []byte // the machine's snapshot
 	said    uint64 // up to which message all that it brought about was said, where that is further
 	heard   uint64 // up to which message instances before have come, whatever became of it
+	apart   []apart
+}
+
+// apart is a payload that was read since, before anything came of its message.
+type apart struct {
+	sequence uint64
+	bytes    int64
+}
+
+// size is how many bytes the page takes.
+func (p page) size() int64 {
+	size := int64(len(p.machine))
+	for _, read := range p.apart {
+		size += read.bytes
+	}
+	return size
+}
+
+func (p page) has(sequence uint64) bool {
+	return slices.ContainsFunc(p.apart, func(read apart) bool { return read.sequence == sequence })
 }
 
 // position is that of the last message handled.
@@ -65,7 +86,7 @@ func (m *memory) begin(b *Bus, next page) { m.next, m.repeats = next, newRepeats
 
 // write tries once to store the next page. Errors: those of Bucket.Update; judge looks into ErrKeyRevisionMismatch.
 func (m *memory) write(now time.Time, fate stream.Fate) error {
-	revision, err := m.bucket.Update(now, m.key, int64(len(m.next.machine)), m.next, m.revision, fate)
+	revision, err := m.bucket.Update(now, m.key, m.next.size(), m.next, m.revision, fate)
 	if err == nil {
 		m.revision, m.page = revision, m.next
 	}

@@ -56,6 +56,11 @@ func (s *Service) remember() {
 	if s.said > next.sequence {
 		next.said = s.said
 	}
+	for _, read := range s.memory.page.apart {
+		if read.sequence > next.sequence {
+			next.apart = append(next.apart, read)
+		}
+	}
 	s.memory.begin(s.bus, next)
 	s.recent = recent{last: s.recent.last}
 	s.point = Remember

@@ -34,9 +34,11 @@ const (
 	Count       Point = "count"        // the backlog
 	Idle        Point = "idle"         // takes what comes
 	Fetch       Point = "fetch"        // the payload of an event that it took
+	Keep        Point = "keep"         // the payload, with the memory as it is
 	Publish     Point = "publish"      // the next output
 	Remember    Point = "remember"     // writes the memory, now and then
 	JudgeMemory Point = "judge memory" // who wrote, after a refusal of that
+	JudgeKeep   Point = "judge keep"   // the same
 	Acknowledge Point = "acknowledge"  // the message
 	GoBack      Point = "go back"      // to what was acknowledged, for a message was lost on its way
 	Ended       Point = "ended"
@@ -46,6 +48,8 @@ const (
 const (
 	ackWait         = 5 * time.Second
 	unreadableAfter = time.Minute
+	missingAfter    = 2 * time.Second
+	mostMissing     = 3 * time.Second
 	insistPause     = 2 * time.Second
 	standstill      = 10 * time.Second
 	window          = 256
@@ -89,6 +93,7 @@ type Service struct {
 	logged       bool               // the machine hears all of what it said without a message
 	goesBack     repeats
 	fetched      fetching
+	missing      allowance
 }
 
 // Start returns a service that has done nothing yet. The instance's id must be new. It asks working whether another
@@ -139,9 +144,9 @@ func (s *Service) Step(now time.Time, fate stream.Fate) time.Duration {
 	switch s.point {
 	case Publish, TakeLease:
 		return s.publish(now, fate)
-	case Remember, Sign:
+	case Remember, Sign, Keep:
 		return s.write(now, fate)
-	case JudgeMemory, JudgeSign:
+	case JudgeMemory, JudgeSign, JudgeKeep:
 		return s.judge(fate)
 	case Fetch:
 		return s.fetch(now, fate)
@@ -216,6 +221,8 @@ func (s *Service) write(now time.Time, fate stream.Fate) time.Duration {
 		s.wrote()
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch) && s.point == Sign:
 		s.point = JudgeSign
+	case errors.Is(err, jetstream.ErrKeyRevisionMismatch) && s.point == Keep:
+		s.point = JudgeKeep
 	case errors.Is(err, jetstream.ErrKeyRevisionMismatch):
 		s.point = JudgeMemory
 	case transient(err):
@@ -228,6 +235,8 @@ func (s *Service) write(now time.Time, fate stream.Fate) time.Duration {
 
 func (s *Service) wrote() {
 	switch {
+	case s.point == Keep:
+		s.deliver(nil)
 	case s.point == Sign && s.memory.page.sequence > 0:
 		s.point = FindHandled
 	case s.point == Sign:
@@ -251,6 +260,8 @@ func (s *Service) judge(fate stream.Fate) time.Duration {
 		return 0
 	case s.point == JudgeSign:
 		s.point = Sign
+	case s.point == JudgeKeep:
+		s.point = Keep
 	default:
 		s.point = Remember
 	}
