@@ -56,12 +56,12 @@ func (s *state) trains(units []events.Range) bool {
 }
 
 // note records what was adopted, under which plan.
-func (s *state) note(generation uint64, units []events.Range) {
+func (s *state) note(plan *events.Plan, node string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !s.closed {
-		s.generation = generation
-		s.files.note(record{generation, units})
+		s.generation, s.shared = plan.Generation, s.shared || len(plan.Nodes) > 1
+		s.files.note(record{plan.Generation, plan.UnitsOf(node)})
 	}
 }
 

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -36,12 +35,18 @@ func (r *rig) restart() {
 
 const joinAgain = `{"units":[4096,4096],"batch":8,"microBatch":1,"digest":"test","node":"n1","dir":%q}`
 
-// trainAStep trains the first step of a cluster of one, and leaves its mark in a unit.
+// trainAStep trains the first step of a cluster of one.
 func (r *rig) trainAStep() *client {
 	r.Helper()
 	c, step := r.train()
-	if err := os.WriteFile(filepath.Join(c.dir, unitName(1)), bytes.Repeat([]byte("a step. "), 512), 0o600); err != nil {
-		r.Fatal(err)
+	return c.trainFirst(step)
+}
+
+// trainFirst trains the first step, and leaves its mark in a unit.
+func (c *client) trainFirst(step Order) *client {
+	c.Helper()
+	if err := os.WriteFile(filepath.Join(c.dir, unitName(1)), aStep, 0o600); err != nil {
+		c.Fatal(err)
 	}
 	c.setWord(wordCompleted, 1)
 	c.setWord(wordReady, 1)
@@ -63,7 +68,7 @@ func TestATrainerThatOutlivesItsAgentJoinsTheNextOneWithAllThatItHolds(t *testin
 	go func() { answer <- c.next(orderAdopt, Report{Done: 1}) }()
 	r.abandon(c.member)
 	consent := await[events.Consent](r, events.Consented)
-	digest := events.Digest(bytes.Repeat([]byte("a step. "), 512))
+	digest := events.Digest(aStep)
 	if consent.Trained != 1 || len(consent.Claims) != 2 || consent.Claims[1] != (events.Claim{Unit: 1, Step: 1, Digest: digest}) {
 		t.Errorf("it claims %+v, trained under plan %d: expected both units at step 1 of plan 1", consent.Claims, consent.Trained)
 	}

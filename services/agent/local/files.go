@@ -179,6 +179,15 @@ func (f *files) drop(unit int) {
 	delete(f.news, unit)
 }
 
+// close gives back everything, but leaves the files of a trainer that lives to it.
+func (f *files) close() {
+	if f.dir.inUse() {
+		f.leave()
+	} else {
+		f.remove()
+	}
+}
+
 // remove gives back everything. A trainer that still runs keeps what it has mapped.
 func (f *files) remove() {
 	f.dir.remove()

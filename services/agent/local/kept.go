@@ -17,6 +17,7 @@ type kept struct {
 	files      *files
 	generation uint64           // of the plan under which they were trained
 	units      map[int]imported // by unit
+	shared     bool             // others trained with the node, and may come back for it
 }
 
 // script is what is known of the trainer's script. Called with the mutex held.
@@ -72,7 +73,7 @@ func (s *state) surrender() *kept {
 		time.Sleep(endsLook)
 	}
 	s.mutex.Lock()
-	k := &kept{files: s.files, generation: s.generation, units: s.left()}
+	k := &kept{files: s.files, generation: s.generation, units: s.left(), shared: s.shared}
 	if len(k.units) == 0 || s.files.dir.inUse() {
 		s.mutex.Unlock()
 		s.close()
@@ -118,7 +119,7 @@ func (k *kept) handOver(to *state) {
 	to.mutex.Lock()
 	defer to.mutex.Unlock()
 	clear(to.held) // a first state, which nobody needs
-	to.fresh, to.generation = false, k.generation
+	to.fresh, to.generation, to.shared = false, k.generation, k.shared
 	to.files.unnote()
 	for unit, one := range k.units {
 		memory, err := k.move(unit, one.memory, to.files)

@@ -11,7 +11,7 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-var aStep = bytes.Repeat([]byte("a step. "), 512) // what trainAStep leaves in unit 1
+var aStep = bytes.Repeat([]byte("a step. "), 512) // what trainFirst leaves in unit 1
 
 // dies ends the script of a client, and returns what its agent says.
 func (c *client) dies() events.Exit {

@@ -68,7 +68,8 @@ type Server struct {
 	mutex    sync.Mutex
 	trainers map[string]*trainer // by session
 	joining  map[string]bool     // nodes whose join is under way
-	kept     map[string]*kept    // by node: what the last script left, where none has joined since
+	kept     map[string]*holder  // by node: who keeps what the last script left, where none has joined since
+	last     chan struct{}       // closed when no script comes any more
 	leaving  *leave              // was asked of all
 	refused  error               // why the last that asked was not taken, and would not be if it asked again
 }
@@ -89,7 +90,7 @@ func Serve(ctx context.Context, config Config, socket string) (s *Server, err er
 	sweep(stateParent(config.StateDir), folderPrefix, 0) // before a join does: gigabytes of a shared memory may be needed elsewhere
 	s = &Server{
 		Socket: socket, config: config, served: make(chan struct{}),
-		trainers: map[string]*trainer{}, joining: map[string]bool{}, kept: map[string]*kept{}, announcing: make(chan struct{}, MostTrainers),
+		trainers: map[string]*trainer{}, joining: map[string]bool{}, kept: map[string]*holder{}, last: make(chan struct{}), announcing: make(chan struct{}, MostTrainers),
 	}
 	if socket == "" {
 		if s.folder, err = makeFolder(os.TempDir(), socketPrefix); err != nil {
@@ -235,8 +236,10 @@ func (s *Server) Close() {
 	s.end()
 	s.http.Close()
 	<-s.served
-	for _, left := range s.kept {
-		left.files.remove()
+	for _, holder := range s.holders() {
+		if left := holder.stop(); left != nil {
+			left.files.remove()
+		}
 	}
 	s.removeFolder()
 }
@@ -250,16 +253,17 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 			return "", nil, ctx.Err()
 		}
 	}
-	before, err := s.reserve(joining)
+	holder, err := s.reserve(joining)
 	if err != nil {
 		return "", nil, err
 	}
+	before := holder.stop()
 	t, err = start(ctx, s.config, joining, job, before)
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	delete(s.joining, joining.Node)
 	if err != nil {
-		s.keep(joining.Node, before)
+		s.keep(joining.Node, joining, job, before)
 		return "", nil, err
 	}
 	session = rand.Text()
@@ -276,7 +280,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
-		s.keep(t.node, t.kept)
+		s.keep(t.node, t.joining, t.job, t.kept)
 		if why := context.Cause(t.ended); errors.Is(why, agent.ErrOtherJob) {
 			s.refused = why
 		}
@@ -323,8 +327,8 @@ func (s *Server) ending(node string) *trainer {
 	return nil
 }
 
-// reserve keeps two trainers from being one node, and returns what the node's script before left; nil for nothing.
-func (s *Server) reserve(joining Joining) (*kept, error) {
+// reserve keeps two trainers from being one node, and returns who keeps what the node's script before left; nil for nobody.
+func (s *Server) reserve(joining Joining) (*holder, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	node := joining.Node
@@ -340,20 +344,13 @@ func (s *Server) reserve(joining Joining) (*kept, error) {
 	}
 	before := s.kept[node]
 	if before != nil {
-		if err := before.fits(joining); err != nil {
+		if err := before.left.fits(joining); err != nil {
 			return nil, err
 		}
 	}
 	delete(s.kept, node)
 	s.joining[node] = true
 	return before, nil
-}
-
-// keep keeps what a node's script left; nil for nothing. Called with the mutex held.
-func (s *Server) keep(node string, left *kept) {
-	if left != nil {
-		s.kept[node] = left
-	}
 }
 
 func (s *Server) trainer(session string) *trainer {

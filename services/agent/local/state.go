@@ -36,6 +36,7 @@ type state struct {
 	unmade  map[int]bool     // units of lazy state whose first one is not in their file yet
 
 	generation uint64 // of the plan under which all of that is trained; zero: none
+	shared     bool   // others trained it, too, under that plan or one before
 }
 
 // imported is a unit that was fetched and verified.
@@ -116,6 +117,17 @@ func (s *state) Freeze() ([]events.Holding, bool) {
 	return s.holdings(), true
 }
 
+// Behind reports whether the trainer has made the step that it was told to train, and has not reported on it.
+func (s *state) Behind() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.closed || s.order == 0 {
+		return false
+	}
+	step, whole := s.script().Whole()
+	return whole && step == s.index+1
+}
+
 // step returns how many steps the trainer says that it has completed.
 func (s *state) step() uint64 {
 	s.mutex.Lock()
@@ -131,11 +143,7 @@ func (s *state) close() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.closed = true
-	if s.files.dir.inUse() {
-		s.files.leave()
-	} else {
-		s.files.remove()
-	}
+	s.files.close()
 }
 
 // completed notes that the trainer has completed a step. What it does not train is needed no more, nor is its memory.

@@ -23,6 +23,7 @@ import (
 // trainer is a process that trains and the session in its name.
 type trainer struct {
 	node     string
+	joining  Joining
 	caller   int // id of the process that joined; zero where it is not known
 	session  *agent.Session
 	watch    *links.Watch
@@ -84,25 +85,18 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job, 
 	if err != nil {
 		return nil, fmt.Errorf("REKNIT_AGENT_STATE_DIR: %w", err)
 	}
-	t := &trainer{
-		node: joining.Node, caller: callerOf(ctx),
-		job: job, over: make(chan struct{}), heard: make(chan struct{}),
-		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1), leavings: make(chan Leaving, 1),
-		waiting: make(chan struct{}, mostWaiting),
+	t, err := newTrainer(ctx, config, joining.Node, job)
+	if err != nil {
+		files.close()
+		return nil, err
 	}
+	t.joining, t.caller = joining, callerOf(ctx)
 	files.dir.own(t.caller)
-	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
-	t.stepping = t.ended // before the first step, too, a value may be waited for
-	t.turns = newTurns(t.ended)
 	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do, known)
 	t.turns.done = t.state.step()
 	t.dir = files.dir.path
 	for _, unit := range joining.Units {
 		t.bytes += unit
-	}
-	if t.given, err = makeFolder(cmp.Or(config.ShardDir, os.TempDir()), folderPrefix); err != nil {
-		t.close()
-		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
 	}
 	trained := known.Generation
 	if before != nil {
@@ -115,6 +109,22 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job, 
 	}
 	if before != nil {
 		before.handOver(t.state)
+	}
+	return t, nil
+}
+
+// newTrainer returns one that has no session and no state. Its end is that of nothing else.
+func newTrainer(ctx context.Context, config Config, node string, job events.Job) (t *trainer, err error) {
+	t = &trainer{
+		node: node, job: job, over: make(chan struct{}), heard: make(chan struct{}),
+		aborts: make(chan Abort, 1), waits: make(chan Waits, 1), lates: make(chan Late, 1), leavings: make(chan Leaving, 1),
+		waiting: make(chan struct{}, mostWaiting),
+	}
+	t.ended, t.end = context.WithCancelCause(context.WithoutCancel(ctx))
+	t.stepping = t.ended // before the first step, too, a value may be waited for
+	t.turns = newTurns(t.ended)
+	if t.given, err = makeFolder(cmp.Or(config.ShardDir, os.TempDir()), folderPrefix); err != nil {
+		return nil, fmt.Errorf("REKNIT_AGENT_SHARD_DIR: %w", err)
 	}
 	return t, nil
 }
@@ -233,7 +243,7 @@ func (t *trainer) takeUp(orders agent.Orders) {
 	t.plan, t.rendezvous = orders.Plan, nil
 	t.mutex.Unlock()
 	t.speed.Switch(orders.Plan, &t.job, t.node)
-	t.state.note(orders.Plan.Generation, orders.Plan.UnitsOf(t.node))
+	t.state.note(orders.Plan, t.node)
 	self, _ := orders.Plan.Member(t.node)
 	t.watch.Switch(self.Incarnation, links.PeersOf(orders.Plan, t.node))
 	t.sweep(mostPast)
@@ -322,7 +332,7 @@ func (t *trainer) exited(how exit) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
 	defer cancel()
 	tell := t.session.Exited
-	if t.fails && t.state.leaves() {
+	if t.fails && (t.state == nil || t.state.leaves()) { // a holder leaves what it keeps
 		tell = t.session.Outlived
 	}
 	if err := tell(ctx, how.how, how.code); err != nil {
@@ -330,20 +340,23 @@ func (t *trainer) exited(how exit) {
 	}
 }
 
-// close ends all that the trainer had of its agent.
-func (t *trainer) close() {
+// closeSession ends what the trainer had of the cluster.
+func (t *trainer) closeSession() {
 	if t.session != nil {
 		t.session.Close()
 	}
 	if t.watch != nil {
 		t.watch.Close()
 	}
+	t.given.remove()
+}
+
+// close ends all that the trainer had of its agent.
+func (t *trainer) close() {
+	t.closeSession()
 	if t.fails {
 		t.kept = t.state.surrender()
 	} else {
 		t.state.close()
-	}
-	if t.given != nil {
-		t.given.remove()
 	}
 }

@@ -27,7 +27,8 @@ const runUsage = usage + `Flags of run:
                  One that has run for five minutes has all its restarts again. It is started after a second, then
                  after twice as long each time, 30 s at most; one that joined with fields that are not as expected, or
                  with another job than the cluster trains, would be refused again, and is not. With N = 0 the agent
-                 ends as the command does.
+                 ends as the command does. Else it stays for as long as it alone keeps what the command left of a state
+                 that others trained, too: it gives that to nodes that join, and two signals end it.
   --unchanged    the command knows nothing of Reknit. It has RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of the
                  plan, as under torchrun, is stopped and started again whenever nodes join, leave or fail, and
                  begins with its own checkpoint. Failures are counted as above, at all nodes, and there is no pause.

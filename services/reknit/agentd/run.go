@@ -20,6 +20,8 @@ const (
 	firstPause  = time.Second // before a trainer that failed is started again; then twice as long each time
 	longestWait = 30 * time.Second
 
+	holdQuiet = 2 * time.Second // for a look at whether others need what a trainer left
+
 	soundAfter = 5 * time.Minute // a trainer that ran so long has all its restarts again
 )
 
@@ -78,10 +80,12 @@ func Run(
 		}
 		if p.restarts == 0 {
 			slog.Error("the trainer failed, and is not started again", "status", status, "restarts", restarts)
+			p.hold(2)
 			return status, nil
 		}
 		if refused := server.Refused(); refused != nil {
 			slog.Error("the trainer is not started again: it would be refused again", "status", status, "reason", refused)
+			p.hold(2)
 			return status, nil
 		}
 		p.restarts--
@@ -89,9 +93,29 @@ func Run(
 		select {
 		case <-time.After(pause):
 		case <-p.signals:
+			p.hold(1)
 			return status, nil
 		}
 		pause = min(2*pause, longestWait)
+	}
+}
+
+// hold returns once nobody needs what the trainer left, or upon so many signals.
+func (p *parent) hold(signals int) {
+	released := p.server.Released()
+	select {
+	case <-released:
+		return
+	case <-time.After(holdQuiet):
+	}
+	slog.Warn("what the trainer left is kept until others hold it: the agent gives it to nodes that join, and ends then. Two signals end "+
+		"it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
+	for range signals {
+		select {
+		case <-released:
+			return
+		case <-p.signals:
+		}
 	}
 }
 
