@@ -21,6 +21,13 @@ type Freezer interface {
 	Freeze() ([]events.Holding, bool)
 }
 
+// Behinder is a State that knows whether its script has made the step that it is in, and does something else behind it. It is called
+// from any goroutine, and waits for nothing.
+type Behinder interface {
+	State
+	Behind() bool
+}
+
 // Worker is a State that knows what its trainer does in its step: events.PhaseComputing or PhaseWaiting, or neither. One
 // that computes while others wait for it and wait is told as hanging. It is called from any goroutine, and waits for
 // nothing.
@@ -98,6 +105,14 @@ func (s *Session) watch(within time.Duration) {
 	}
 	after(tellsSoon, s.machine.Late)
 	after(within, func() []machine.Action { return s.machine.Hung(time.Now()) })
+	if behinder, able := s.loop.state.(Behinder); able {
+		after(s.machine.AwayAfter(), func() []machine.Action {
+			if !behinder.Behind() {
+				return nil
+			}
+			return s.machine.Away(time.Now())
+		})
+	}
 	s.loop.back = back
 	freezer, able := s.loop.state.(Freezer)
 	if !able {

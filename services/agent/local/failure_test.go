@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -327,5 +328,28 @@ func (r *rig) awaitPhase(pulses <-chan *nats.Msg, phase string) {
 		case <-deadline:
 			r.Fatalf("no heartbeat tells the phase %q", phase)
 		}
+	}
+}
+
+// It evaluates, say. The others have what it has.
+func TestWhoDoesSomethingElseBehindAStepThatItMadeIsNotWaitedForAndClaimsThatStepOnceItIsBack(t *testing.T) {
+	r := newRig(t)
+	c, step := r.train()
+	c.setWord(wordPhase, phaseApplying)
+	c.setWord(wordCompleted, 1)
+	c.setWord(wordReady, 1)
+	r.abandon(c.member, other)
+	exit := await[events.Exit](r, events.NodeExited)
+	if !exit.Hangs || !exit.Keeps || !strings.Contains(exit.Reason, "has made step 1") {
+		t.Errorf("it says %+v: expected that its script lives and has made a step", exit)
+	}
+	r.commit(1, other)
+	c.setWord(wordPhase, 0)
+	c.start(t.Context(), "POST", "/v1/next", fmt.Sprintf(`{"order":%d,"done":1}`, step.ID))
+	again := await[events.Join](r, events.JoinRequested)
+	c.member.Incarnation = again.Incarnation
+	r.abandon(c.member, other)
+	if consent := await[events.Consent](r, events.Consented); len(consent.Claims) != 2 || consent.Claims[0].Step != 1 {
+		t.Errorf("it claims %+v: expected both units at step 1", consent.Claims)
 	}
 }

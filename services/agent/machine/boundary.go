@@ -30,7 +30,7 @@ func (m *Machine) Boundary(done uint64) []Action {
 		return nil
 	}
 	m.done, m.trainer = done, standing
-	m.slow, m.hung, m.frozen = false, false, nil
+	m.slow, m.hung, m.away, m.frozen = false, false, false, nil
 	m.captureDue()
 	m.beginPreCopy() // which needs the trainer's state
 	return m.act()

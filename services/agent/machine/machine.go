@@ -70,6 +70,7 @@ type Machine struct {
 	stuck     bool             // its step broke, and the others have yet to give up theirs
 	slow      bool             // it has been giving up its step for long
 	hung      bool             // it has not given it up in time
+	away      bool             // its script has made the step and does something else, which nobody waits for
 	frozen    []events.Holding // what it holds while it gives up its step; nil: not known
 	done      uint64           // completed steps
 	switched  bool             // a plan was adopted since the trainer was last told to train

@@ -79,7 +79,7 @@ func (m *Machine) Late() []Action {
 // what it holds.
 func (m *Machine) Hung(now time.Time) []Action {
 	switch {
-	case !m.inStep() || m.membership == over && !m.jobComplete:
+	case !m.inStep() || m.away || m.membership == over && !m.jobComplete:
 		return m.act()
 	case m.membership != givenUp && m.membership != over:
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
@@ -88,6 +88,26 @@ func (m *Machine) Hung(now time.Time) []Action {
 	}
 	m.hung = true
 	m.letGo()
+	return m.act()
+}
+
+// AwayAfter is how long a trainer that is to give up a step which it has made may do something else before the others go on
+// without it: three usual steps and 2 s, within which a hang is found, too.
+func (m *Machine) AwayAfter() time.Duration {
+	return awaySlack + time.Duration(patientSteps*m.pace.usual()*float64(time.Second))
+}
+
+const awaySlack = 2 * time.Second
+
+// Away tells that the trainer is to give up a step which it has made: its script evaluates, saves or hangs behind it. The others
+// need not wait for that, and what it holds is whole. So they go on without it, and it asks for a place again once it is back.
+func (m *Machine) Away(now time.Time) []Action {
+	if m.inStep() && m.membership != givenUp && m.membership != over {
+		m.away = true
+		reason := fmt.Sprintf("its script has made step %d, and has been doing something else for %v", m.done+1, m.AwayAfter())
+		m.sayExited(now, events.Exit{Reason: reason, Hangs: true, Keeps: true})
+		m.giveUp(reason)
+	}
 	return m.act()
 }
 

@@ -220,6 +220,26 @@ func TestATrainerThatHangsIsStuckOnceAPlanDoesWithoutIt(t *testing.T) {
 	}
 }
 
+func TestATrainerThatHasMadeItsStepIsLeftToWhatItDoesAndClaimsWhatItHoldsOnceItIsBack(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.claims = []events.Claim{{Unit: 0, Step: 16, Digest: events.Digest(nil)}}
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	away := n.machine.Away(now)
+	if exit, err := events.Open[events.Exit](away[0].(Say).Event); err != nil || !exit.Hangs || !exit.Keeps {
+		t.Fatalf("it lives, and so does what it holds: said %+v, %v", exit, err)
+	}
+	n.do(away)
+	n.do(n.machine.Hung(now))
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.commits(plan(4, 16, "n2"))
+	n.expect("abandon", "say node.exited: its script has made step 16, and has been doing something else for 2s") // and not stuck
+	n.stands(16)
+	n.expect("rejoin", "say membership.join-requested i2")
+	n.hears(events.NegotiationOpened, rejoined("g5", 5))
+	n.expect("say negotiation.delayed g5: it digests what it claims", "tell claims",
+		"say negotiation.consented g5 true at 0: 0 holdings, 1 claims of plan 3")
+}
+
 func TestATrainerThatIsBackInTimeIsNotStuck(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
