@@ -10,13 +10,13 @@ import (
 // Idle is a node that has no place because each step would take longer with it than without.
 type Idle struct {
 	Node        string  `json:"node" is:"token"`
-	StepSeconds float64 `json:"stepSeconds" is:"min=0"` // that a step is predicted to take with it
+	StepSeconds float64 `json:"stepSeconds" is:"min=0,max=1e30"` // that a step is predicted to take with it
 	// NeedsBytesPerSecond is the bandwidth that its links to two others need, in both directions, for it to slow nothing down. It is left
 	// out where none is enough, because their delay is too long.
-	NeedsBytesPerSecond float64 `json:"needsBytesPerSecond,omitempty" is:"min=0"`
+	NeedsBytesPerSecond float64 `json:"needsBytesPerSecond,omitempty" is:"min=0,max=1e30"`
 	// NeedsRoundTripSeconds is given where no bandwidth is enough: the round trip of those links from which, with the usual bandwidth, it
 	// would slow nothing down. It is left out where none is short enough.
-	NeedsRoundTripSeconds float64 `json:"needsRoundTripSeconds,omitempty" is:"min=0"`
+	NeedsRoundTripSeconds float64 `json:"needsRoundTripSeconds,omitempty" is:"min=0,max=1e30"`
 }
 
 // IdleOf returns why a node has no place; false where it has one, or lacks it for another reason.

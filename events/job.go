@@ -120,8 +120,8 @@ type LayerProfile struct {
 	GradientBytes   int64   `json:"gradientBytes" is:"max=281474976710656"`
 	ActivationBytes int64   `json:"activationBytes" is:"max=281474976710656"` // kept from forward to backward
 	OutputBytes     int64   `json:"outputBytes" is:"max=281474976710656"`     // sent to the next stage
-	ForwardSeconds  float64 `json:"forwardSeconds,omitempty" is:"min=0"`
-	BackwardSeconds float64 `json:"backwardSeconds,omitempty" is:"min=0"`
+	ForwardSeconds  float64 `json:"forwardSeconds,omitempty" is:"min=0,max=1e6"`
+	BackwardSeconds float64 `json:"backwardSeconds,omitempty" is:"min=0,max=1e6"`
 }
 
 // StateBytes returns what moves when the layer moves: parameters and optimizer state.

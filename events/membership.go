@@ -32,7 +32,7 @@ type Join struct {
 type Leave struct {
 	Node            string  `json:"node" is:"token"`
 	Reason          string  `json:"reason" is:"reason"`
-	DeadlineSeconds float64 `json:"deadlineSeconds" is:"min=0"` // zero: none
+	DeadlineSeconds float64 `json:"deadlineSeconds" is:"min=0,max=1e18"` // zero: none
 }
 
 // JoinDelay says that a node is not asked to consent before a while has passed: it failed again and again, or the
@@ -40,7 +40,7 @@ type Leave struct {
 type JoinDelay struct {
 	Node        string  `json:"node" is:"token"`
 	Incarnation string  `json:"incarnation" is:"token"`
-	Seconds     float64 `json:"seconds" is:"min=0"` // from the time of this event on
+	Seconds     float64 `json:"seconds" is:"min=0,max=1e9"` // from the time of this event on
 	Reason      string  `json:"reason" is:"reason"`
 }
 
@@ -48,8 +48,8 @@ type JoinDelay struct {
 type LeaveDelay struct {
 	Node            string  `json:"node" is:"token"`
 	Incarnation     string  `json:"incarnation" is:"token"`
-	Seconds         float64 `json:"seconds" is:"min=0"`         // until the others could do without it, as predicted
-	DeadlineSeconds float64 `json:"deadlineSeconds" is:"min=0"` // that it has left
+	Seconds         float64 `json:"seconds" is:"min=0,max=1e30"`         // until the others could do without it, as predicted
+	DeadlineSeconds float64 `json:"deadlineSeconds" is:"min=0,max=1e18"` // that it has left
 	// Alone are the units that nobody else holds. The others take what else it holds from each other, and do not need it
 	// for that. Where there are none, it may go at its deadline and nothing is lost.
 	Alone  []Range `json:"alone" is:"count=0..4096,each=units"`

@@ -87,7 +87,7 @@ type Delay struct {
 	Incarnation string `json:"incarnation" is:"token"`
 	Reason      string `json:"reason" is:"reason"` // what it is busy with
 	// Seconds is how long that takes at most, where the node knows from its usual step; zero: not known.
-	Seconds float64 `json:"seconds,omitempty" is:"min=0"`
+	Seconds float64 `json:"seconds,omitempty" is:"min=0,max=1e9"`
 }
 
 // Measured lists the links that members measured before they consented, to this negotiation or to one that ended before all had,

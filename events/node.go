@@ -8,9 +8,9 @@ type Pulse struct {
 	Incarnation string  `json:"incarnation" is:"token"`
 	Number      uint64  `json:"number"` // counts up within an incarnation
 	Generation  uint64  `json:"generation"`
-	Step        uint64  `json:"step"`                   // completed steps
-	StepSeconds float64 `json:"stepSeconds" is:"min=0"` // of the last completed step
-	Loss        float64 `json:"loss"`                   // of the last completed step; zero where the node does not know it
+	Step        uint64  `json:"step"`                           // completed steps
+	StepSeconds float64 `json:"stepSeconds" is:"min=0,max=1e9"` // of the last completed step
+	Loss        float64 `json:"loss"`                           // of the last completed step; zero where the node does not know it
 	// Phase is what the trainer does in the step after that: computing, or waiting for others; left out where it is in none, or its
 	// agent does not know. Starting: it has not asked for a place yet, and is about to.
 	Phase      string      `json:"phase,omitempty" is:"one=starting|computing|waiting"`
@@ -45,13 +45,13 @@ type NodeState struct {
 	// Step is how many steps the node had completed by its last heartbeat; zero: not known.
 	Step uint64 `json:"step,omitempty"`
 	// SilentSeconds is how long nothing had been heard from the node.
-	SilentSeconds float64 `json:"silentSeconds" is:"min=0"`
+	SilentSeconds float64 `json:"silentSeconds" is:"min=0,max=1e9"`
 	// WaitedSeconds is for how long others had waited for the node's trainer, which hangs.
-	WaitedSeconds float64 `json:"waitedSeconds,omitempty" is:"min=0"`
+	WaitedSeconds float64 `json:"waitedSeconds,omitempty" is:"min=0,max=1e9"`
 	// FailuresPerNodeSecond is the failure rate seen so far, prior included.
-	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond" is:"min=0"`
+	FailuresPerNodeSecond float64 `json:"failuresPerNodeSecond" is:"min=0,max=1e9"`
 	// SecondsUntilReturn is how long lost nodes took to come back on average; zero: none has come back yet.
-	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0"`
+	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0,max=1e9"`
 }
 
 // Exit says that the process which a node trains with is gone, or hangs. The agent that was its parent, or held its

@@ -36,8 +36,8 @@ type Plan struct {
 	Idle       []Idle      `json:"idle,omitempty"` // nodes without a place because of their links
 	Considered []Candidate `json:"considered,omitempty"`
 
-	LearningRateScale float64 `json:"learningRateScale" is:"min=0"` // what the learning rate is multiplied by; 0: nothing, as 1
-	WarmUp            *WarmUp `json:"warmUp,omitempty"`             // left out: the scale counts from the first step on
+	LearningRateScale float64 `json:"learningRateScale" is:"min=0,max=1e9"` // what the learning rate is multiplied by; 0: nothing, as 1
+	WarmUp            *WarmUp `json:"warmUp,omitempty"`                     // left out: the scale counts from the first step on
 
 	// Snapshot tells that training goes back to one, of ResumeStep: the digest of the plan under which that step was
 	// trained. It is left out where living nodes have all units.
@@ -46,7 +46,7 @@ type Plan struct {
 
 // WarmUp takes the learning rate from one scale to the plan's, in equal parts.
 type WarmUp struct {
-	FromScale float64 `json:"fromScale" is:"min=0"`
+	FromScale float64 `json:"fromScale" is:"min=0,max=1e9"`
 	FirstStep uint64  `json:"firstStep"`
 	Steps     int     `json:"steps" is:"min=1"` // the last of them has the plan's scale
 }
@@ -82,8 +82,8 @@ func PairOf(a, b string) Pair {
 // Pipeline is a chain of stages that trains its share of the micro-batches.
 type Pipeline struct {
 	MicroBatches int     `json:"microBatches" is:"min=1"`
-	Samples      Range   `json:"samples,omitzero"`            // of the step's global batch, in the order of the pipelines
-	Weight       float64 `json:"weight,omitempty" is:"min=0"` // of its mean gradient; left out: its share of the samples
+	Samples      Range   `json:"samples,omitzero"`                  // of the step's global batch, in the order of the pipelines
+	Weight       float64 `json:"weight,omitempty" is:"min=0,max=1"` // of its mean gradient; left out: its share of the samples
 	Stages       []Stage `json:"stages"`
 	Partitions   []int   `json:"partitions,omitempty" is:"each=max=63"` // of its layers' optimizer state, that its nodes keep; where that is partitioned
 }
@@ -157,7 +157,7 @@ type Source struct {
 	Shards Range  `json:"shards"` // half-open range of shard indices
 	// BytesPerSecond is what the link to the receiver carried when it was measured last, by itself, or else what links are
 	// like there; left out where no link was measured. Receivers begin with it and go on with what they measure.
-	BytesPerSecond float64 `json:"bytesPerSecond,omitempty" is:"min=0"`
+	BytesPerSecond float64 `json:"bytesPerSecond,omitempty" is:"min=0,max=1e18"`
 }
 
 // Drop says that a node no longer needs a layer.
@@ -177,29 +177,29 @@ type Data struct {
 
 // Predicted is what the planner expects of the plan.
 type Predicted struct {
-	StepSeconds           float64          `json:"stepSeconds"`
-	StepSecondsLowerBound float64          `json:"stepSecondsLowerBound"` // no plan of several nodes can be faster in the model
-	TransitionSeconds     float64          `json:"transitionSeconds"`     // that the layers take to come; in a proposal as the planner weighed it, with the switch
+	StepSeconds           float64          `json:"stepSeconds" is:"min=0,max=1e30"`
+	StepSecondsLowerBound float64          `json:"stepSecondsLowerBound" is:"min=0,max=1e30"` // no plan of several nodes can be faster in the model
+	TransitionSeconds     float64          `json:"transitionSeconds" is:"min=0,max=1e30"`     // that the layers take to come; in a proposal as the planner weighed it, with the switch
 	PeakBytes             map[string]int64 `json:"peakBytes"`
-	SamplesPerSecond      float64          `json:"samplesPerSecond"`
+	SamplesPerSecond      float64          `json:"samplesPerSecond" is:"min=0,max=1e30"`
 	// Unmeasured tells that the seconds are guesses that only compare plans: the job says none, and no node had told its speed.
 	Unmeasured bool `json:"unmeasured,omitempty"`
 	// Correction is what stepSeconds was multiplied by, for so many times as long as the model says did passes of the plan before
 	// take, or its steps where nobody told of passes; zero: by nothing.
-	Correction float64 `json:"correction,omitempty"`
+	Correction float64 `json:"correction,omitempty" is:"min=0,max=1e9"`
 	// OverheadSeconds were added for what steps of the plan before took beyond that: to sum gradients and wait for each other. A node
 	// that trains alone is spared them, and stepSeconds of such a plan is without.
-	OverheadSeconds float64 `json:"overheadSeconds,omitempty"`
+	OverheadSeconds float64 `json:"overheadSeconds,omitempty" is:"min=0,max=1e30"`
 }
 
 // Candidate is a plan that was weighed.
 type Candidate struct {
 	Policy            string  `json:"policy"`
 	Shape             string  `json:"shape"` // for example "2+3": the lengths of the pipelines
-	StepSeconds       float64 `json:"stepSeconds"`
-	TransitionSeconds float64 `json:"transitionSeconds"`
-	Score             float64 `json:"score"`              // expected samples a second until the next failure
-	Rejected          string  `json:"rejected,omitempty"` // why it lost; empty for the plan chosen
+	StepSeconds       float64 `json:"stepSeconds" is:"min=0,max=1e30"`
+	TransitionSeconds float64 `json:"transitionSeconds" is:"min=0,max=1e30"`
+	Score             float64 `json:"score" is:"min=-1e30,max=1e30"` // expected samples a second until the next failure
+	Rejected          string  `json:"rejected,omitempty"`            // why it lost; empty for the plan chosen
 }
 
 // Weighed reports whether there was a plan to weigh. There was none of a policy, or a plug-in, that had no answer: it has a reason,

@@ -16,7 +16,7 @@ type CaughtUp struct {
 	Step        uint64  `json:"step"`                         // completed steps that its layers contain
 	Behind      uint64  `json:"behind"`                       // steps that its givers had completed beyond that, when it last asked
 	Bytes       int64   `json:"bytes"`                        // that came
-	Seconds     float64 `json:"seconds" is:"min=0"`           // since the start
+	Seconds     float64 `json:"seconds" is:"min=0,max=1e9"`   // since the start
 	Reason      string  `json:"reason,omitempty" is:"reason"` // why it does not catch up: its units move while all are paused
 }
 

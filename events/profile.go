@@ -9,7 +9,7 @@ type Profile struct {
 	// Generation is that of the plan under which it was measured; zero: not known.
 	Generation uint64 `json:"generation,omitempty"`
 	// MicroBatchSeconds is how long a micro-batch took in all layers of the node; zero: as speedFactor says.
-	MicroBatchSeconds float64 `json:"microBatchSeconds,omitempty" is:"min=0"`
+	MicroBatchSeconds float64 `json:"microBatchSeconds,omitempty" is:"min=0,max=1e9"`
 	// FirstLayer is the number of the first of Layers.
 	FirstLayer int `json:"firstLayer,omitempty" is:"max=4096"`
 	// Layers are what a micro-batch took in each layer that the node trained, one after the other. Left out: not measured, or

@@ -17,22 +17,22 @@ type PlanRequest struct {
 	Usual       *Usual   `json:"usual,omitempty"`   // of many links: what those are taken for that are not listed
 	Current     *Plan    `json:"current,omitempty"` // the plan in force: who trains what, and not how it came about
 	// SecondsBetweenFailures is the expected time to the next failure anywhere in the cluster.
-	SecondsBetweenFailures float64 `json:"secondsBetweenFailures" is:"min=0"`
+	SecondsBetweenFailures float64 `json:"secondsBetweenFailures" is:"min=0,max=1e9"`
 	// SecondsUntilReturn is when the lost nodes of the plan in force are expected back; zero: not known, or waited for
 	// already.
-	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0"`
+	SecondsUntilReturn float64 `json:"secondsUntilReturn,omitempty" is:"min=0,max=1e9"`
 	// The last changes' cost besides their transfers, from the commit to the first step under the plan: those that moved
 	// nothing, and those that moved state; zero: there was none.
-	SwitchSeconds  float64 `json:"switchSeconds,omitempty" is:"min=0"`
-	RestartSeconds float64 `json:"restartSeconds,omitempty" is:"min=0"`
+	SwitchSeconds  float64 `json:"switchSeconds,omitempty" is:"min=0,max=1e9"`
+	RestartSeconds float64 `json:"restartSeconds,omitempty" is:"min=0,max=1e9"`
 	// CurrentStepSeconds is how long a step of the plan in force takes, as the first few of its nodes measured; zero: not known.
-	CurrentStepSeconds float64 `json:"currentStepSeconds,omitempty" is:"min=0"`
+	CurrentStepSeconds float64 `json:"currentStepSeconds,omitempty" is:"min=0,max=1e9"`
 	// CurrentLeastSeconds is how long one would take in which the time beside passes is the least that it was under the plan; zero: not
 	// known. A plan that loses a node expects no more: what came later may be of that node or its links.
-	CurrentLeastSeconds float64 `json:"currentLeastSeconds,omitempty" is:"min=0"`
+	CurrentLeastSeconds float64 `json:"currentLeastSeconds,omitempty" is:"min=0,max=1e9"`
 	// CurrentComputeRatio is how many times as long as layers and speeds of this request say passes take in those steps, as the
 	// median of those nodes measured; zero: not known. A step's time beyond them is no part of any pass.
-	CurrentComputeRatio float64 `json:"currentComputeRatio,omitempty" is:"min=0"`
+	CurrentComputeRatio float64 `json:"currentComputeRatio,omitempty" is:"min=0,max=1e9"`
 }
 
 // PolicyReply is what a policy plug-in answers to a PlanRequest. Whatever else it says is ignored.
@@ -56,8 +56,8 @@ type PolicyPredicted struct {
 type Deferral struct {
 	Negotiation string      `json:"negotiation" is:"token"`
 	Reason      string      `json:"reason" is:"reason"`
-	Seconds     float64     `json:"seconds" is:"min=0"` // to wait at most; then a plan without the lost nodes is asked for
-	Considered  []Candidate `json:"considered"`         // best first: waiting itself, and the plans
+	Seconds     float64     `json:"seconds" is:"min=0,max=1e9"` // to wait at most; then a plan without the lost nodes is asked for
+	Considered  []Candidate `json:"considered"`                 // best first: waiting itself, and the plans
 }
 
 // Device is a node as the planner sees it.
@@ -67,7 +67,7 @@ type Device struct {
 	// OtherBytes is what the node needs beside what the job's layers say, as it measured (node.profiled).
 	OtherBytes  int64   `json:"otherBytes,omitempty" is:"max=281474976710656"`
 	StateCopies int     `json:"stateCopies,omitempty" is:"max=1000"` // of the units it trains, that it keeps in memory beside them
-	SpeedFactor float64 `json:"speedFactor"`                         // relative to the job's layer profile; 1 where nothing was measured
+	SpeedFactor float64 `json:"speedFactor" is:"min=1e-9,max=1e9"`   // relative to the job's layer profile; 1 where nothing was measured
 	Samples     int64   `json:"samples,omitempty"`                   // of its local data
 }
 
@@ -157,7 +157,7 @@ type Receipt struct {
 	Negotiation string         `json:"negotiation" is:"token"`
 	Node        string         `json:"node" is:"token"`
 	Units       []ReceivedUnit `json:"units"`
-	Seconds     float64        `json:"seconds" is:"min=0"` // from the stop step to the last verified byte
+	Seconds     float64        `json:"seconds" is:"min=0,max=1e9"` // from the stop step to the last verified byte
 	Sources     []Received     `json:"sources,omitempty"`
 }
 
@@ -165,10 +165,10 @@ type Receipt struct {
 type Received struct {
 	From           string  `json:"from"` // a node; empty: the hub
 	Bytes          int64   `json:"bytes"`
-	BytesPerSecond float64 `json:"bytesPerSecond" is:"min=0"` // while something was asked of it
+	BytesPerSecond float64 `json:"bytesPerSecond" is:"min=0,max=1e18"` // while something was asked of it
 	// StartSeconds is from when it was asked first until its first byte came: the round trip, and what it was at until then. Left out:
 	// not measured.
-	StartSeconds float64 `json:"startSeconds,omitempty" is:"min=0"`
+	StartSeconds float64 `json:"startSeconds,omitempty" is:"min=0,max=1e9"`
 }
 
 // ReceivedUnit is a verified layer.
@@ -183,7 +183,7 @@ type ReceivedUnit struct {
 type Completion struct {
 	Negotiation string  `json:"negotiation" is:"token"`
 	Bytes       int64   `json:"bytes"`
-	Seconds     float64 `json:"seconds" is:"min=0"` // of the slowest receiver
+	Seconds     float64 `json:"seconds" is:"min=0,max=1e9"` // of the slowest receiver
 }
 
 func (r *PlanRequest) Validate() error {
@@ -242,8 +242,11 @@ func (r *PlanRequest) ComputeRatio(passes map[string]float64) float64 {
 		return 0
 	}
 	slices.Sort(ratios)
-	return ratios[(len(ratios)-1)/2]
+	return min(ratios[(len(ratios)-1)/2], mostComputeRatio)
 }
+
+// mostComputeRatio is the most that a request may say: layers may be said to take next to nothing.
+const mostComputeRatio = 1e9
 
 func (d *Deferral) Validate() error { return within(d).err }
 

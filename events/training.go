@@ -17,9 +17,9 @@ type Activation struct {
 	Step       uint64 `json:"step"` // completed steps
 	// StallSeconds is the time from the last step completed under the old plan to the first one under the new, less
 	// one usual step.
-	StallSeconds float64 `json:"stallSeconds" is:"min=0"`
-	StallSteps   float64 `json:"stallSteps" is:"min=0"`  // the stall in usual steps
-	StepSeconds  float64 `json:"stepSeconds" is:"min=0"` // a usual step: the median of the last ones
+	StallSeconds float64 `json:"stallSeconds" is:"min=0,max=1e9"`
+	StallSteps   float64 `json:"stallSteps" is:"min=0,max=1e30"` // the stall in usual steps
+	StepSeconds  float64 `json:"stepSeconds" is:"min=0,max=1e9"` // a usual step: the median of the last ones
 }
 
 // Digests are the digests of the layers a node holds at a step.

@@ -11,8 +11,8 @@ import (
 // Usual is what links are like in the median of those that are known: all of them, and those from one site to another, or
 // within one, where that differs. Nodes of many measure few of their links, and the others are taken for it.
 type Usual struct {
-	RoundTripSeconds        float64 `json:"roundTripSeconds" is:"min=0"`
-	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond" is:"min=1"`
+	RoundTripSeconds        float64 `json:"roundTripSeconds" is:"min=0,max=3600"`
+	BandwidthBytesPerSecond float64 `json:"bandwidthBytesPerSecond" is:"min=1,max=1e18"`
 	// Uncertainty is the share by which either figure may be off where somebody states them; left out: by less than any link.
 	Uncertainty float64       `json:"uncertainty,omitempty" is:"min=0,max=0.5"`
 	Between     []Measurement `json:"between,omitempty"` // from a site to a site, in their order
