@@ -22,11 +22,16 @@ type end struct {
 }
 
 // begin starts a process, which ends with the thread that starts it: the caller keeps its thread until then.
-func begin(command, environment []string) (*child, error) {
+func begin(command, environment []string, in *input) (*child, error) {
 	c := &child{exec.Command(command[0], command[1:]...), make(chan end, 1)}
 	c.command.Stdout, c.command.Stderr = os.Stdout, os.Stderr
-	if about, err := os.Stdin.Stat(); err == nil && about.Mode()&os.ModeCharDevice == 0 {
-		c.command.Stdin = os.Stdin // no terminal: a process group in its background stands still for good where it reads there
+	file, opened, err := in.open()
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	if file != nil {
+		c.command.Stdin = file
 	}
 	c.command.Env = append(os.Environ(), environment...)
 	c.command.SysProcAttr = attributes()

@@ -32,6 +32,7 @@ var aloneAfter = []time.Duration{10 * time.Second, time.Minute}
 // parent runs a trainer and is its parent: it knows of its end at once.
 type parent struct {
 	server   *local.Server
+	input    *input
 	command  []string
 	restarts int              // that are left
 	signals  <-chan os.Signal // wishes to go
@@ -59,7 +60,7 @@ func Run(
 	ctx context.Context, config Config, command []string, restarts int, signals <-chan os.Signal,
 ) (status int, err error) {
 	p := &parent{
-		command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1), stays: make(chan struct{}, 1),
+		input: inputOf(os.Stdin), command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1), stays: make(chan struct{}, 1),
 	}
 	server, err := config.serve(ctx, func() { put(p.stuck) }, p.stay)
 	if err != nil {
@@ -85,6 +86,11 @@ func Run(
 		}
 		if refused := server.Refused(); refused != nil {
 			slog.Error("the trainer is not started again: it would be refused again", "status", status, "reason", refused)
+			p.hold(2)
+			return status, nil
+		}
+		if err := p.input.again(); err != nil {
+			slog.Error("the trainer is not started again", "status", status, "reason", err)
 			p.hold(2)
 			return status, nil
 		}
@@ -131,7 +137,7 @@ func (p *parent) once() (status int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if p.child, err = begin(p.command, environment); err != nil {
+	if p.child, err = begin(p.command, environment, p.input); err != nil {
 		return 0, err
 	}
 	p.started++

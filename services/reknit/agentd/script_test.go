@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,5 +30,13 @@ func TestTheJobOfAScriptThatIsNotChangedIsKnownToTellNoSteps(t *testing.T) {
 	known.Take(events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), "1", events.PlanRequested, "g", request))
 	if !known.Stepless() {
 		t.Error("its steps are told as if they were the script's")
+	}
+}
+
+// A script fences its own writes by the plan's number: a frozen one goes on after others went on without it.
+func TestAScriptKnowsTheGenerationOfItsPlan(t *testing.T) {
+	u := &unchanged{place: place{generation: 12}}
+	if environment := u.environment(); !slices.Contains(environment, "REKNIT_GENERATION=12") {
+		t.Errorf("it has %q", environment)
 	}
 }

@@ -21,6 +21,7 @@ const grace = 30 * time.Second
 // unchanged is the parent of a script that knows nothing of the agent: it starts it with its rank in each plan.
 type unchanged struct {
 	config   Config
+	input    *input
 	standIn  *standIn
 	command  []string
 	most     int // restarts after failures
@@ -56,7 +57,7 @@ func RunUnchanged(
 		return 0, err
 	}
 	u := &unchanged{
-		config: config, command: command, most: restarts, restarts: restarts, signals: signals,
+		input: inputOf(os.Stdin), config: config, command: command, most: restarts, restarts: restarts, signals: signals,
 		standIn: beginStandIn(ctx, config, scriptOf(command)),
 	}
 	for err == nil {
@@ -119,7 +120,7 @@ func (u *unchanged) take(next place) error {
 	}
 	u.place, u.failed, u.began = next, false, time.Now()
 	var err error
-	u.child, err = begin(u.command, u.environment())
+	u.child, err = begin(u.command, u.environment(), u.input)
 	if err == nil {
 		u.started++
 		slog.Info("the script runs", "pid", u.child.pid(), "rank", next.rank, "world", len(next.crew),
@@ -190,7 +191,7 @@ func (u *unchanged) ask(signal os.Signal) error {
 func (u *unchanged) environment() []string {
 	rank, world := strconv.Itoa(u.place.rank), strconv.Itoa(len(u.place.crew))
 	return []string{
-		"REKNIT_UNCHANGED=1",
+		"REKNIT_UNCHANGED=1", "REKNIT_GENERATION=" + strconv.FormatUint(u.place.generation, 10),
 		"RANK=" + rank, "WORLD_SIZE=" + world, "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",
 		"GROUP_RANK=" + rank, "GROUP_WORLD_SIZE=" + world, "ROLE_RANK=" + rank, "ROLE_WORLD_SIZE=" + world,
 		"MASTER_ADDR=" + u.place.host, "MASTER_PORT=" + u.place.port,
