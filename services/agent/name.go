@@ -68,6 +68,6 @@ func (s *Session) taken(data []byte) error {
 	if err := json.Unmarshal(data, &answer); err != nil {
 		return fmt.Errorf("answer to a probe of this node's name: %w", err)
 	}
-	return fmt.Errorf("node %q takes part in cluster %s already, as another process (incarnation %s): expected a name for each, "+
-		"or that the other has ended", cmp.Or(s.bus.Identity().Name, s.config.Node), s.config.Cluster, answer.Incarnation)
+	return fmt.Errorf("node %q takes part in cluster %s already, as another process (incarnation %s): expected a name for each "+
+		"(REKNIT_AGENT_NODE, or the node that the script names), or that the other has ended", cmp.Or(s.bus.Identity().Name, s.config.Node), s.config.Cluster, answer.Incarnation)
 }

@@ -79,9 +79,11 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		return nil, err
 	}
 	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1}
-	if strings.Count(config.URL, ",") >= 2 {
+	servers := slices.Sorted(slices.Values(strings.FieldsFunc(config.URL, func(r rune) bool { return r == ',' || r == ' ' })))
+	if servers = slices.Compact(servers); len(servers) >= 3 {
 		b.replicas = 3
 	}
+	config.URL = strings.Join(servers, ",")
 	dial := &dialer{}
 	conn, err := nats.Connect(config.URL, append(slices.Concat(b.Options(), config.Options),
 		nats.Name(config.Name), nats.MaxReconnects(-1), nats.RetryOnFailedConnect(true),

@@ -283,3 +283,18 @@ func TestWithoutAServerConnectWaitsAndThenSaysWhere(t *testing.T) {
 		t.Errorf("expected a complaint about the URL, got %v", err)
 	}
 }
+
+func TestServersAreCountedOnceWithoutBlanks(t *testing.T) {
+	url := startServer(t).URL()
+	name := strings.Replace(url, "127.0.0.1", "localhost", 1)
+	for _, list := range []string{",," + url, url + "," + url + ", " + url, strings.Join([]string{url, name, url}, ",")} {
+		b, err := bus.Connect(t.Context(), bus.Config{URL: list, Name: "test", Cluster: cluster})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(b.Close)
+		if err := b.Provision(t.Context()); err != nil || b.Replicas() != 1 {
+			t.Errorf("%q: %d replicas, %v: expected one", list, b.Replicas(), err)
+		}
+	}
+}

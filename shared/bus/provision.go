@@ -41,7 +41,7 @@ func (b *Bus) provision(ctx context.Context, wait time.Duration) error {
 	for _, config := range b.streams() {
 		stream, err := b.provisionStream(ctx, config, wait)
 		if err != nil {
-			return fmt.Errorf("stream %s: %w", config.Name, err)
+			return fmt.Errorf("stream %s, on the servers of REKNIT_NATS_URL: %w", config.Name, err)
 		}
 		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
 			fewer[config.Name] = replicas

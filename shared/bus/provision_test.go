@@ -19,12 +19,14 @@ import (
 	"github.com/reknit/reknit/shared/embedded"
 )
 
-// three names a server thrice, as if there were a cluster.
-func three(url string) string { return strings.Join([]string{url, url, url}, ",") }
+// three names a server in three ways, as if there were a cluster.
+func three(url string) string {
+	return strings.Join([]string{url, strings.Replace(url, "127.0.0.1", "localhost", 1), strings.Replace(url, "127.0.0.1", "127.0.0.2", 1)}, ",")
+}
 
 func TestStreamsThatTheServerWillNeverMakeAreAnError(t *testing.T) {
 	for expected, provision := range map[string]func(url string) error{
-		"replicas > 1 not supported": func(url string) error {
+		"on the servers of REKNIT_NATS_URL: nats: API error: code=500 err_code=10074 description=replicas > 1 not supported": func(url string) error {
 			ctx, b := connect(t, three(url), cluster)
 			return b.Provision(ctx)
 		},

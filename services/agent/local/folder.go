@@ -3,6 +3,7 @@ package local
 import (
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -42,13 +43,29 @@ func makeFolder(parent, prefix string) (*folder, error) {
 	return f, nil
 }
 
-// locked returns the lock of a folder; nil where somebody else has it.
+// locked returns the lock of a folder of this user; nil where somebody else has it, and where it is no folder or another user's:
+// these names lie where anybody may put things.
 func locked(path string) *os.File {
-	file, err := os.Open(path)
-	if err != nil {
+	file := ours(path, syscall.O_DIRECTORY, syscall.S_IFDIR)
+	if file == nil {
 		return nil
 	}
 	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		file.Close()
+		return nil
+	}
+	return file
+}
+
+// ours opens what is at a path, if it is of a type and of this user; nil where it is not. It follows no link, and waits for nobody: to
+// open a FIFO would, until somebody writes.
+func ours(path string, flags int, kind uint32) *os.File {
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|flags, 0)
+	if err != nil {
+		return nil
+	}
+	var about syscall.Stat_t
+	if err := syscall.Fstat(int(file.Fd()), &about); err != nil || uint32(about.Mode)&syscall.S_IFMT != kind || int(about.Uid) != os.Geteuid() {
 		file.Close()
 		return nil
 	}
@@ -71,7 +88,10 @@ func sweep(parent, prefix string, joins int) {
 	}
 }
 
-const ownerName = "owner"
+const (
+	ownerName = "owner"
+	mostOwner = 64 // bytes: two numbers
+)
 
 // own notes whose files these are, for agents that start: a trainer may hold no lock on the control page, and another container's
 // has no number here. Zero: it is not known.
@@ -85,7 +105,12 @@ func (f *folder) own(pid int) {
 
 // owner returns the process whose files these are, and whether it lives.
 func (f *folder) owner() (pid int, lives bool) {
-	text, err := os.ReadFile(filepath.Join(f.path, ownerName))
+	file := ours(filepath.Join(f.path, ownerName), 0, syscall.S_IFREG)
+	if file == nil {
+		return 0, false
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, mostOwner))
 	var began string
 	if _, malformed := fmt.Sscan(string(text), &pid, &began); err != nil || malformed != nil {
 		return 0, false
@@ -96,8 +121,10 @@ func (f *folder) owner() (pid int, lives bool) {
 
 // inUse reports whether a trainer lives that has these files mapped: it holds a lock on the control page.
 func (f *folder) inUse() bool {
-	control, err := os.Open(filepath.Join(f.path, controlName))
-	if err != nil {
+	path := filepath.Join(f.path, controlName)
+	control := ours(path, 0, syscall.S_IFREG)
+	if control == nil {
+		_, err := os.Lstat(path)
 		return !errors.Is(err, os.ErrNotExist) // who cannot look removes nothing
 	}
 	defer control.Close()
@@ -110,8 +137,12 @@ func takeFolder(parent, path string) (*folder, error) {
 		return nil, failure{http.StatusBadRequest, fmt.Sprintf("dir: expected a folder below %s, got %.200q", parent, path),
 			"name the dir that the join before was answered with; REKNIT_AGENT_STATE_DIR must be the same"}
 	}
-	if _, err := os.Stat(path); err != nil {
+	about, err := os.Lstat(path)
+	if err != nil {
 		return nil, failure{http.StatusNotFound, "dir: " + err.Error(), "save what you hold, and join without it"}
+	}
+	if !about.IsDir() {
+		return nil, failure{http.StatusBadRequest, fmt.Sprintf("dir: expected a folder, got %v", about.Mode().Type()), "join without it"}
 	}
 	lock := locked(path)
 	if lock == nil {

@@ -13,6 +13,7 @@ joins, goes back or starts again is at its place at once. Files may be larger th
 Standard library, Python 3.9 or newer.
 """
 
+import hashlib
 import json
 import mmap
 import operator
@@ -109,27 +110,50 @@ class Records:
     """A file of records that end in a newline: sample k is record k, without it.
 
     Where each record begins stands in an index, 8 bytes each, in PATH.index if nothing else is said. It is made by the
-    first process that opens the file, in one reading, and made anew where the file has changed since."""
+    first process that opens the file, in one reading, and made anew where the file has changed since. Beside a file on a
+    read-only disk or in another user's folder it cannot be: then it is in the temporary directory, and this user's alone."""
 
     _MAGIC = b"REKNIT 1"
     _HEADER = struct.Struct("<8sQQQ")  # magic, bytes and modification time of the file, records
 
     def __init__(self, path, index=None):
+        path = os.fspath(path)
         self._map = _mapped(path)
-        self._index = self._open(path, index or path + ".index")
+        about = os.stat(path)
+        self._stamp = (self._MAGIC, about.st_size, about.st_mtime_ns)
+        self._index = self._open(path, index)
         self._count = self._HEADER.unpack_from(self._index)[3]
 
-    def _open(self, path, at):
-        about = os.stat(path)
-        stamp = (self._MAGIC, about.st_size, about.st_mtime_ns)
+    def _open(self, path, index):
+        """Returns the index at a place that is told, beside the file, or in the temporary directory where it cannot be there."""
+        if index:
+            return self._there(index) or self._made(path, index)
+        beside, own = path + ".index", _own_place(path)
+        there = self._there(beside) or self._there(own, owned=True)
+        if there:
+            return there
         try:
-            index = _mapped(at)
+            return self._made(path, beside)
+        except OSError as error:
+            try:
+                return self._made(path, own)
+            except OSError as neither:
+                raise OSError(neither.errno, f"{path}: an index can be written neither beside it ({error.strerror}) nor to {own} "
+                                             f"({neither.strerror}): name another place with index=") from error
+
+    def _there(self, at, owned=False):
+        """Returns the index at a place; None where there is none of this file, or where it is to be this user's and is not."""
+        try:
+            index = _mapped(at, owned)
             header = self._HEADER.unpack_from(index)
-            if header[:3] == stamp and len(index) == self._HEADER.size + 8 * (header[3] + 1):
+            if header[:3] == self._stamp and len(index) == self._HEADER.size + 8 * (header[3] + 1):
                 return index
-        except (FileNotFoundError, ValueError, struct.error):
+        except (OSError, ValueError, struct.error):
             pass
-        self._build(path, at, stamp)
+        return None
+
+    def _made(self, path, at):
+        self._build(path, at, self._stamp)
         return _mapped(at)
 
     def _build(self, path, at, stamp):
@@ -160,8 +184,20 @@ class Records:
         return self._map[first:end].removesuffix(b"\n")
 
 
-def _mapped(path):
-    with open(path, "rb") as file:
+def _own_place(path):
+    """Returns where this user's index of a file is that can have none beside it."""
+    digest = hashlib.sha256(os.path.abspath(path).encode(errors="surrogateescape")).hexdigest()[:24]
+    return os.path.join(tempfile.gettempdir(), f"reknit-index-{os.getuid()}-{digest}")
+
+
+def _unfollowed(path, flags):
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _mapped(path, owned=False):
+    with open(path, "rb", opener=_unfollowed if owned else None) as file:
+        if owned and os.fstat(file.fileno()).st_uid != os.getuid():
+            raise ValueError(f"{path}: expected a file of this user")
         if not os.fstat(file.fileno()).st_size:
             raise ValueError(f"{path}: expected data, got an empty file")
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)

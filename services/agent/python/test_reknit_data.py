@@ -8,6 +8,7 @@ import pathlib
 import tempfile
 import types
 import unittest
+import unittest.mock
 
 import reknit_data
 
@@ -86,6 +87,40 @@ class Files(unittest.TestCase):
         for _ in range(2):  # the index is built, then found
             records = reknit_data.Records(self.path)
             self.assertEqual([records[k] for k in range(len(records))], lines)
+
+    def read_only(self, *folders):
+        """Has no file be made in some folders, as on a read-only disk."""
+        make = tempfile.mkstemp
+
+        def refuse(prefix, dir):
+            if os.path.abspath(dir) in folders:
+                raise OSError(30, "Read-only file system")
+            return make(prefix=prefix, dir=dir)
+        self.enterContext(unittest.mock.patch.object(tempfile, "mkstemp", refuse))
+
+    def test_of_records_on_a_read_only_disk_the_index_is_this_users_in_the_temporary_directory(self):
+        own = self.enterContext(tempfile.TemporaryDirectory())
+        self.enterContext(unittest.mock.patch.object(tempfile, "tempdir", own))
+        self.read_only(self.folder.name)
+        with open(self.path, "wb") as file:
+            file.write(b"one\ntwo\n")
+        for _ in range(2):
+            self.assertEqual([b"one", b"two"], [reknit_data.Records(self.path)[k] for k in range(2)])
+        at, = os.listdir(own)
+        self.assertEqual(["data"], os.listdir(self.folder.name))
+        os.rename(os.path.join(own, at), os.path.join(own, "another's"))
+        os.symlink("another's", os.path.join(own, at))  # as another user may put it there
+        self.assertEqual(b"two", reknit_data.Records(self.path)[1])
+        self.assertFalse(os.path.islink(os.path.join(own, at)))
+
+    def test_where_no_index_can_be_written_it_is_said_what_to_do(self):
+        own = self.enterContext(tempfile.TemporaryDirectory())
+        self.enterContext(unittest.mock.patch.object(tempfile, "tempdir", own))
+        self.read_only(self.folder.name, own)
+        with open(self.path, "wb") as file:
+            file.write(b"one\n")
+        with self.assertRaisesRegex(OSError, "data: an index can be written neither beside it .* name another place with index="):
+            reknit_data.Records(self.path)
 
     def test_an_index_is_made_anew_where_the_file_changed_or_the_index_is_torn(self):
         self.write(b"a\nb\n")

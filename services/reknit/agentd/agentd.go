@@ -53,6 +53,16 @@ func (c *Config) complete() error {
 		return errors.New("REKNIT_AGENT_ADVERTISE: expected an address that others reach, " +
 			"where REKNIT_AGENT_LISTEN names no host")
 	}
+	for _, path := range []*string{&c.Socket, &c.StateDir} { // the trainer's, too, which may change its directory before it joins
+		if *path == "" {
+			continue
+		}
+		whole, err := filepath.Abs(*path)
+		if err != nil {
+			return fmt.Errorf("REKNIT_AGENT_SOCKET, REKNIT_AGENT_STATE_DIR: %q: %w", *path, err)
+		}
+		*path = whole
+	}
 	if about, err := os.Stat(filepath.Dir(c.Socket)); err != nil || !about.IsDir() {
 		return fmt.Errorf("REKNIT_AGENT_SOCKET: expected a path in a folder that is there, got %.80q", c.Socket)
 	}

@@ -18,7 +18,7 @@ type Span struct {
 	Until uint64 // sequence of its last event; zero: there is no later one now
 }
 
-// Read calls handle for each event of some kinds in a part of the cluster's log, in the log's order.
+// Read calls handle for each event of some kinds in a part of the cluster's log, in the log's order, with texts as InLines has them.
 func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handle func(events.Event)) error {
 	var subjects []string
 	for _, kind := range kinds {
@@ -31,7 +31,7 @@ func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handl
 	if err != nil || end <= span.After {
 		return err
 	}
-	return b.Read(ctx, events.EventStream, subjects, span.After, end, handle)
+	return b.Read(ctx, events.EventStream, subjects, span.After, end, func(event events.Event) { handle(InLines(event)) })
 }
 
 // lastOf returns the sequence of the last message on any of the subjects, zero where there is none.

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/processes"
@@ -56,7 +55,10 @@ func Command() *cobra.Command {
 			if err := o.complete(); err != nil {
 				return tell.UsageError{Err: err}
 			}
-			return Run(c.Context(), o, c.OutOrStdout(), term.IsTerminal(int(os.Stdout.Fd())))
+			if terminal := tell.Terminal(c.OutOrStdout()); terminal != nil {
+				return Run(c.Context(), o, terminal, true)
+			}
+			return Run(c.Context(), o, c.OutOrStdout(), false)
 		},
 	})
 	flags := command.Flags()

@@ -53,7 +53,7 @@ func ParseScript(reader io.Reader) ([]Action, error) {
 	latest := uint64(0)
 	lines := bufio.NewScanner(reader)
 	for number := 1; lines.Scan(); number++ {
-		text, _, _ := strings.Cut(lines.Text(), "#")
+		text, _, _ := strings.Cut(strings.TrimPrefix(lines.Text(), "\ufeff"), "#") // editors of Windows begin files with it
 		words := strings.Fields(text)
 		if len(words) == 0 {
 			continue

@@ -47,3 +47,10 @@ func TestABadLineIsNamedWithWhatWasExpected(t *testing.T) {
 		}
 	}
 }
+
+func TestAScriptMayBeginWithAByteOrderMark(t *testing.T) {
+	actions, err := ParseScript(strings.NewReader("\ufeffat 5 kill n1\r\nafter 120ms kill planner\r\n"))
+	if err != nil || len(actions) != 2 || actions[0].AtStep != 5 {
+		t.Errorf("%+v, %v", actions, err)
+	}
+}

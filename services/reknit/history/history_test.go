@@ -274,6 +274,27 @@ func TestAChangeThatWaitedForTheCommitBeforeIsReadWithItsCause(t *testing.T) {
 	}
 }
 
+// A member of another institution gives a reason that clears the screen, writes the clipboard and forges a line.
+func TestAMembersReasonNeitherSpeaksToTheOperatorsTerminalNorForgesALine(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("a", 2, all, events.Change{Kind: events.ChangeJoin, Node: "n9", Cause: "asked"})
+	evil := "\x1b[2J\x1b]52;c;Y3VybA\x07\r\nAll is well. \u009bRun: \\n curl"
+	log.say(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: "a", Node: "n1", Incarnation: "i", Reason: evil})
+	log.say(events.Aborted, "/negotiator", "a", &events.Abort{Negotiation: "a", Generation: 2, Reason: "n1 does not consent: " + evil})
+	log.say(events.MembershipRefused, "/negotiator", "n9", &events.Refusal{Node: "n9", Refused: events.ChangeJoin, Reason: "not accepted: " + evil})
+	url := log.serve(t)
+	for _, arguments := range [][]string{{"2"}, {"--last", "3", "--json"}} {
+		if text := printed(t, Command(), url, arguments...); strings.ContainsAny(text, "\x1b\x07\r\u009b") ||
+			strings.Contains(text, "\nAll is well") || !strings.Contains(text, "All is well.") {
+			t.Errorf("history %v writes %q", arguments, text)
+		}
+	}
+	if text := printed(t, ExplainCommand(), url); strings.ContainsAny(text, "\x1b\x07\r\u009b") || strings.Contains(text, "\nAll is well") {
+		t.Errorf("explain writes %q", text)
+	}
+}
+
 func TestALeaveThatWasNegotiatedAndRefusedIsNotPendingAnyMore(t *testing.T) {
 	log := newTeller()
 	log.failure(1)

@@ -5,12 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"time"
 
 	"github.com/schollz/progressbar/v3"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
@@ -92,15 +90,15 @@ func Teller(w io.Writer, names *overlay.Names, asJSON bool) func(News) {
 // lines returns what writes news as lines; on a terminal with a bar under them while bytes move.
 func lines(w io.Writer) func(News) {
 	var bar *progressbar.ProgressBar
-	isTerminal := w == io.Writer(os.Stdout) && term.IsTerminal(int(os.Stdout.Fd()))
+	terminal := tell.Terminal(w)
 	return func(news News) {
 		if bar != nil {
 			bar.Clear()
 			bar = nil
 		}
 		fmt.Fprintf(w, "%s  generation %d  %s\n", news.At.Local().Format("15:04:05.000"), news.Generation, news.Says)
-		if moves := news.Bytes > 0 && news.BytesMoved < news.Bytes; isTerminal && moves && !news.Ended {
-			bar = progressbar.NewOptions64(news.Bytes, progressbar.OptionSetWriter(w), progressbar.OptionSetWidth(30),
+		if moves := news.Bytes > 0 && news.BytesMoved < news.Bytes; terminal != nil && moves && !news.Ended {
+			bar = progressbar.NewOptions64(news.Bytes, progressbar.OptionSetWriter(terminal), progressbar.OptionSetWidth(30),
 				progressbar.OptionShowBytes(true), progressbar.OptionSetDescription("moving"))
 			bar.Set64(news.BytesMoved)
 		}
@@ -140,6 +138,7 @@ func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error,
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	_, err = b.Follow(ctx, events.EventStream, subjects(b.Cluster()), bus.AfterSequence(last), func(event events.Event) {
+		event = connect.InLines(event)
 		record.Take(event)
 		if news, is := newsOf(record, event); is && ctx.Err() == nil && hear(news, event) {
 			stop()

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"errors"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -211,4 +213,21 @@ func FuzzAFileIsRefusedOrAsksAValidQuestion(f *testing.F) {
 			t.Errorf("accepted, but %v", q.Request.Validate())
 		}
 	})
+}
+
+func TestAQuestionMayComeFromStandardInput(t *testing.T) {
+	file, err := os.Open(example("failure"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := os.Stdin
+	os.Stdin = file
+	defer func() { os.Stdin = before }()
+	piped, err := load("-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if read, err := load(example("failure")); err != nil || !reflect.DeepEqual(piped, read) {
+		t.Errorf("%v; read it is\n%+v, and from standard input\n%+v", err, read, piped)
+	}
 }

@@ -20,10 +20,10 @@ func (e UsageError) Unwrap() error { return e.Err }
 // NotWell says what is not well of a cluster or an installation.
 type NotWell struct{ Problems []string }
 
-func (n NotWell) Error() string { return "not well: " + strings.Join(n.Problems, "; ") }
+func (n NotWell) Error() string { return Line("not well: " + strings.Join(n.Problems, "; ")) }
 
 // Command completes a command: whatever is wrong with its line is a UsageError, and is told by whoever ends the process.
-// Without an Args of its own it takes flags only. A shell offers files where its Use says FILE.
+// What it writes is printable. Without an Args of its own it takes flags only. A shell offers files where its Use says FILE.
 func Command(c *cobra.Command) *cobra.Command {
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
@@ -35,6 +35,8 @@ func Command(c *cobra.Command) *cobra.Command {
 	}
 	arguments := c.Args
 	c.Args = func(c *cobra.Command, given []string) error {
+		c.SetOut(Printable(c.OutOrStdout()))
+		c.SetErr(Printable(c.ErrOrStderr()))
 		if err := arguments(c, given); err != nil {
 			return UsageError{err}
 		}

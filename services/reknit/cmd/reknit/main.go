@@ -49,7 +49,7 @@ func main() {
 	err := execute(ctx, root(), os.Args[1:])
 	stop()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "reknit:", err)
+		fmt.Fprintln(tell.Printable(os.Stderr), "reknit:", err)
 	}
 	os.Exit(status(err))
 }
