@@ -16,6 +16,7 @@ const (
 	AboutCluster     About = "cluster"
 	AboutService     About = "service"
 	AboutMessage     About = "message"
+	AboutTier        About = "tier"
 )
 
 // abouts tells what the id names where the kind's entity does not tell.
@@ -27,6 +28,7 @@ var abouts = map[Kind]About{
 	PlanCommitted: AboutGeneration,
 	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService,
 	TrainingCompleted: AboutCluster, EventRefused: AboutMessage,
+	SnapshotWritten: AboutNode, SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,
 }
 
 // About returns what the subject of an event of the kind names.

@@ -165,6 +165,9 @@ const (
 	TrainingDigested    Kind = "training.digested"
 	TrainingCompleted   Kind = "training.completed"
 	ReplicaDiverged     Kind = "replica.diverged"
+	SnapshotWritten     Kind = "snapshot.written"
+	SnapshotCompleted   Kind = "snapshot.completed"
+	SnapshotOverdue     Kind = "snapshot.overdue"
 	EventRefused        Kind = "event.refused"
 	LeaseTaken          Kind = "lease.taken"
 )
@@ -219,6 +222,9 @@ var Catalogue = []Row{
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
 	{TrainingCompleted, "The job is done: all who were to make its last step have made it. Nobody is missed from here on.", []string{"negotiator"}, func() Payload { return new(JobEnd) }, false},
 	{ReplicaDiverged, "Replicas of a layer differ, and who is in the minority.", []string{"restorer"}, func() Payload { return new(Divergence) }, false},
+	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
+	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
+	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},
 	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},
 	{LeaseTaken, "A service instance acts for the cluster from here on; older instances are fenced.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Lease) }, false},
 }

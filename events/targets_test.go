@@ -51,6 +51,9 @@ func FuzzPlanMeasured(f *testing.F)             { fuzzEvent(f, "plan.measured") 
 func FuzzClusterHeld(f *testing.F)              { fuzzEvent(f, "cluster.held") }
 func FuzzTrainingDigested(f *testing.F)         { fuzzEvent(f, "training.digested") }
 func FuzzTrainingCompleted(f *testing.F)        { fuzzEvent(f, "training.completed") }
+func FuzzSnapshotWritten(f *testing.F)          { fuzzEvent(f, "snapshot.written") }
+func FuzzSnapshotCompleted(f *testing.F)        { fuzzEvent(f, "snapshot.completed") }
+func FuzzSnapshotOverdue(f *testing.F)          { fuzzEvent(f, "snapshot.overdue") }
 func FuzzReplicaDiverged(f *testing.F)          { fuzzEvent(f, "replica.diverged") }
 func FuzzEventRefused(f *testing.F)             { fuzzEvent(f, "event.refused") }
 func FuzzLeaseTaken(f *testing.F)               { fuzzEvent(f, "lease.taken") }

@@ -1,6 +1,12 @@
 package agent
 
-import "github.com/reknit/reknit/services/agent/machine"
+import (
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
+)
 
 // capture takes a snapshot of the state: at once, or while training goes on, where the state stands still meanwhile.
 func (s *Session) capture(state State, task machine.Capture) {
@@ -32,4 +38,11 @@ func (s *Session) untilCopied() {
 	copied := s.loop.copied
 	s.mutex.Unlock()
 	<-copied
+}
+
+// written tells that this node's part of a snapshot is written.
+func (s *Session) written(tier string, id retention.ID, units []events.Range) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.fact(string(events.SnapshotWritten)+" "+tier, s.machine.Written(time.Now(), tier, id, units))
 }

@@ -78,10 +78,10 @@ func (s *Session) insist(ctx context.Context, event events.Event) error {
 	return err
 }
 
-// fact says what training goes on to tell while the hub is away: of each kind the newest only. Called with the
-// mutex held.
-func (s *Session) fact(event events.Event) {
-	s.facts[event.Kind] = event
+// fact says what training goes on to tell while the hub is away: of what is about the same the newest only. Called with
+// the mutex held.
+func (s *Session) fact(about string, event events.Event) {
+	s.facts[about] = event
 	if !s.telling {
 		s.telling = true
 		go s.sayFacts()
@@ -102,8 +102,8 @@ func (s *Session) sayFacts() {
 func (s *Session) nextFact() (event events.Event, ctx context.Context, more bool) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for kind, event := range s.facts {
-		delete(s.facts, kind)
+	for about, event := range s.facts {
+		delete(s.facts, about)
 		return event, s.answers, true
 	}
 	s.telling = false

@@ -47,13 +47,13 @@ type Session struct {
 	machine  *machine.Machine
 	answers  context.Context // of what is said in the incarnation's name
 	silence  context.CancelFunc
-	joins    int                          // incarnations so far
-	asked    uint64                       // where the log has the request of this incarnation; zero: it is on its way
-	looks    int                          // who has the node's name: under way, and one more
-	exchange *exchange                    // the last; nil before the first
-	fetches  map[int]*sync.Mutex          // by unit: held while it is fetched
-	facts    map[events.Kind]events.Event // to be said, by kind: digests, profiles and paces
-	telling  bool                         // facts are being said
+	joins    int                     // incarnations so far
+	asked    uint64                  // where the log has the request of this incarnation; zero: it is on its way
+	looks    int                     // who has the node's name: under way, and one more
+	exchange *exchange               // the last; nil before the first
+	fetches  map[int]*sync.Mutex     // by unit: held while it is fetched
+	facts    map[string]events.Event // to be said, by kind: digests, profiles, paces, and parts of snapshots by tier
+	telling  bool                    // facts are being said
 	heard    heard
 	ended    error
 	waiting  waiting
@@ -80,7 +80,7 @@ type turn func(State)
 func newSession(ctx context.Context, config Config, connection *bus.Bus) *Session {
 	session := &Session{
 		config: config, bus: connection, process: newProcess(),
-		news: make(chan struct{}, 1), facts: map[events.Kind]events.Event{}, silence: func() {},
+		news: make(chan struct{}, 1), facts: map[string]events.Event{}, silence: func() {},
 		fetches: map[int]*sync.Mutex{},
 		pulses:  pulses{suspicions: map[string]*suspicion{}},
 		loop:    loop{cancelled: func() {}, back: func() {}, copied: make(chan struct{})},
@@ -143,7 +143,7 @@ func (s *Session) Ready() error {
 func (s *Session) Profiled(profile events.Profile) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.fact(s.machine.Profiled(time.Now(), profile))
+	s.fact(string(events.NodeProfiled), s.machine.Profiled(time.Now(), profile))
 }
 
 // Digested tells the digests of the units held at a step, so that replicas are compared. Final ones are told before it
@@ -155,7 +155,7 @@ func (s *Session) Digested(ctx context.Context, step uint64, final bool, units [
 	s.mutex.Lock()
 	digested := s.machine.Digested(time.Now(), step, final, units)
 	if !final {
-		s.fact(digested)
+		s.fact(string(digested.Kind), digested)
 	}
 	s.mutex.Unlock()
 	if !final {
@@ -226,7 +226,7 @@ func (s *Session) do(action machine.Action) {
 	switch action := action.(type) {
 	case machine.Say:
 		if kind := action.Event.Kind; kind == events.TrainingDigested || kind == events.PlanMeasured { // told again and again: the newest says all
-			s.fact(action.Event)
+			s.fact(string(kind), action.Event)
 			return
 		}
 		go s.say(s.answers, action.Event)

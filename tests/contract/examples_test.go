@@ -185,8 +185,8 @@ func TestTypeSubjectAndSpeakerOfAnExampleAreThoseOfItsRow(t *testing.T) {
 // namedBy returns the id that the payload gives to what the event's subject names; empty where it has none.
 func namedBy(t *testing.T, event events.Event) string {
 	var fields struct {
-		Node, Negotiation, Service, From, To string
-		Generation, Unit                     json.Number
+		Node, Negotiation, Service, From, To, Tier string
+		Generation, Unit                           json.Number
 	}
 	if err := json.Unmarshal(event.Data, &fields); err != nil {
 		t.Fatal(err)
@@ -195,7 +195,7 @@ func namedBy(t *testing.T, event events.Event) string {
 		events.AboutNode: fields.Node, events.AboutNegotiation: fields.Negotiation, events.AboutService: fields.Service,
 		events.AboutCluster: event.Cluster,
 		events.AboutLink:    fields.From + "-" + fields.To, events.AboutUnit: "unit-" + fields.Unit.String(),
-		events.AboutGeneration: fields.Generation.String(),
+		events.AboutGeneration: fields.Generation.String(), events.AboutTier: fields.Tier,
 	}[event.Kind.About()]
 }
 

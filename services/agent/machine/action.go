@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // Action is one thing that whoever runs the machine has to do. Actions are done in the order in which they were
@@ -98,6 +99,8 @@ type (
 		Plan   *events.Plan // under which the step was trained
 		Digest string       // of that plan
 		Shares []Share
+		// Complete are the snapshots that the cluster said are complete, by tier, the newest first.
+		Complete map[string][]retention.ID
 	}
 
 	// Adopt makes units at a step the state to train. It ends in Adopted or Failed.

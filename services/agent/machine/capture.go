@@ -1,9 +1,13 @@
 package machine
 
 import (
+	"fmt"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // The tiers that snapshots go to.
@@ -26,6 +30,18 @@ type Share struct {
 	To    string // a neighbour that keeps them, too; empty for none
 }
 
+// snapshots is what the cluster says of those that its nodes wrote.
+type snapshots struct {
+	complete map[string][]retention.ID // by tier, the newest first, at most mostComplete
+	// silent are nodes that did not write their turn of units under a plan, which others write since.
+	silent map[string]bool
+	under  string // digest of that plan
+	last   uint64 // step of which that was told last
+}
+
+// mostComplete is more than any tier keeps.
+const mostComplete = events.MostSnapshots
+
 // captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is
 // to be abandoned has more pressing things to do.
 func (m *Machine) captureDue() {
@@ -46,31 +62,90 @@ func (m *Machine) captureDue() {
 		}
 	}
 	if len(shares) > 0 {
-		m.do(Capture{m.done, m.plan.plan, m.plan.digest, shares})
+		m.do(Capture{m.done, m.plan.plan, m.plan.digest, shares, maps.Clone(m.snapshots.complete)})
 	}
 }
 
 // shareOf returns what this node writes to a tier: all its units to one that only it reads, and of a unit with several
 // holders the one whose turn it is writes it to a tier that all read.
 func (m *Machine) shareOf(tier Tier) []events.Range {
-	plan, node := m.plan.plan, m.settings.Node
-	own := plan.UnitsOf(node)
+	own := m.plan.plan.UnitsOf(m.settings.Node)
 	if tier.Name != RemoteTier {
 		return own
 	}
-	holders := map[int][]string{}
-	for _, member := range plan.Nodes {
-		for unit := range events.Each(plan.UnitsOf(member.Node)) {
-			holders[unit] = append(holders[unit], member.Node)
-		}
-	}
+	writers := m.writers()
 	var dealt []events.Range
 	for unit := range events.Each(own) {
-		if turn := holders[unit][unit%len(holders[unit])]; turn == node {
+		if writers[unit] == m.settings.Node {
 			dealt = append(dealt, events.Range{First: unit, End: unit + 1})
 		}
 	}
 	return dealt
+}
+
+// writers returns who writes each unit to the tier that all read: its holders in turn, without those that were silent when
+// it was theirs, unless all were. O(units x holders).
+func (m *Machine) writers() map[int]string {
+	plan := m.plan.plan
+	all, speak := map[int][]string{}, map[int][]string{}
+	for _, member := range plan.Nodes {
+		for unit := range events.Each(plan.UnitsOf(member.Node)) {
+			all[unit] = append(all[unit], member.Node)
+			if m.snapshots.under != m.plan.digest || !m.snapshots.silent[member.Node] {
+				speak[unit] = append(speak[unit], member.Node)
+			}
+		}
+	}
+	writers := make(map[int]string, len(all))
+	for unit, holders := range all {
+		if len(speak[unit]) > 0 {
+			holders = speak[unit]
+		}
+		writers[unit] = holders[unit%len(holders)]
+	}
+	return writers
+}
+
+// Written returns what tells that this node's part of a snapshot is written to a tier to its end.
+func (m *Machine) Written(now time.Time, tier string, id retention.ID, units []events.Range) events.Event {
+	reason := fmt.Sprintf("%s-%s-%d-%s", m.incarnation, tier, id.Step, id.Plan)
+	return m.speaker.First(now, reason, events.SnapshotWritten, m.settings.Node,
+		&events.SnapshotPart{Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units})
+}
+
+// snapshotCompleted keeps which snapshots are complete: no part of the newest one is removed.
+func (m *Machine) snapshotCompleted(_ events.Event, snapshot events.CompleteSnapshot) {
+	if m.snapshots.complete == nil {
+		m.snapshots.complete = map[string][]retention.ID{}
+	}
+	id := retention.ID{Step: snapshot.Step, Plan: snapshot.Plan}
+	before := m.snapshots.complete[snapshot.Tier]
+	if !slices.Contains(before, id) {
+		next := append([]retention.ID{id}, before...)
+		m.snapshots.complete[snapshot.Tier] = next[:min(len(next), mostComplete)]
+	}
+}
+
+// snapshotOverdue has the other holders write what nobody wrote in its turn, under the plan in force. All who hear it
+// leave out the same nodes, for they hear the same. Of the two snapshots behind one that was told the same nodes had the
+// turn: who has it since is not to blame for those.
+func (m *Machine) snapshotOverdue(_ events.Event, snapshot events.OverdueSnapshot) {
+	at := slices.IndexFunc(m.settings.Tiers, func(tier Tier) bool { return tier.Name == RemoteTier })
+	if at < 0 || m.plan == nil || snapshot.Tier != RemoteTier || snapshot.Plan != m.plan.digest {
+		return
+	}
+	writers := m.writers()
+	if m.snapshots.under != snapshot.Plan {
+		m.snapshots.under, m.snapshots.silent = snapshot.Plan, map[string]bool{}
+	} else if snapshot.Step <= m.snapshots.last+2*m.settings.Tiers[at].Every {
+		return
+	}
+	m.snapshots.last = snapshot.Step
+	for unit := range events.Each(snapshot.Units) {
+		if writer, held := writers[unit]; held {
+			m.snapshots.silent[writer] = true
+		}
+	}
 }
 
 // neighbour returns who keeps a copy of this node's units: of those who hold none of them, for all who do may die at

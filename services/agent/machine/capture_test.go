@@ -1,10 +1,13 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // keepsSnapshots has a node take them to its disk every two steps, and to the bucket of all every four.
@@ -51,6 +54,67 @@ func TestOfEachUnitOneHolderWritesToTheTierThatAllRead(t *testing.T) {
 	}
 	if !slices.Equal(writers[0], []string{"n1"}) || !slices.Equal(writers[1], []string{"n2"}) {
 		t.Errorf("who writes which unit: %v: expected the holders in turn, one each", writers)
+	}
+}
+
+// overdue has machines hear that nobody wrote units of a snapshot.
+func overdue(step uint64, plan string, units ...int) events.Event {
+	late := &events.OverdueSnapshot{Tier: RemoteTier, Step: step, Plan: plan}
+	for _, unit := range units {
+		late.Units = append(late.Units, events.Range{First: unit, End: unit + 1})
+	}
+	return events.Speaker{Source: "/restorer", Cluster: "c"}.First(time.Unix(1, 0), "late", events.SnapshotOverdue, RemoteTier, late)
+}
+
+func TestWhatAWriterDoesNotWriteTheNextHolderWrites(t *testing.T) {
+	shared := plan(1, 0, "n1", "n2", "n3")
+	digest := events.Digest([]byte("plan"))
+	writers := func(heard ...events.Event) string {
+		writers := map[int][]string{}
+		for _, name := range []string{"n1", "n2", "n3"} {
+			m := New(Settings{Node: name, Tiers: []Tier{{RemoteTier, 4}}})
+			m.plan = &committed{plan: &shared, digest: digest}
+			for _, event := range heard {
+				if _, err := m.Handle(event); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for unit := range events.Each(m.shareOf(m.settings.Tiers[0])) {
+				writers[unit] = append(writers[unit], name)
+			}
+		}
+		return fmt.Sprint(writers)
+	}
+	for _, c := range []struct {
+		heard []events.Event
+		want  string
+	}{
+		{nil, "map[0:[n1] 1:[n2]]"},
+		{[]events.Event{overdue(8, digest, 1)}, "map[0:[n1] 1:[n3]]"},
+		{[]events.Event{overdue(8, digest, 1), overdue(12, digest, 1), overdue(16, digest, 1)}, "map[0:[n1] 1:[n3]]"}, // n2's turns, too
+		{[]events.Event{overdue(8, digest, 1), overdue(20, digest, 1)}, "map[0:[n1] 1:[n1]]"},
+		{[]events.Event{overdue(8, digest, 0, 1), overdue(20, digest, 0)}, "map[0:[n1] 1:[n2]]"}, // all are silent: all are asked
+		{[]events.Event{overdue(8, events.Digest(nil), 1)}, "map[0:[n1] 1:[n2]]"},                // of another plan
+	} {
+		if got := writers(c.heard...); got != c.want {
+			t.Errorf("after %d late snapshots the writers are %s: expected %s", len(c.heard), got, c.want)
+		}
+	}
+}
+
+func TestASnapshotIsTakenWithWhatIsKnownToBeComplete(t *testing.T) {
+	n := trainingNode(t, 10, keepsSnapshots)
+	plan := events.Digest([]byte("plan"))
+	for step := uint64(2); step <= 40; step += 2 {
+		n.hears(events.SnapshotCompleted, &events.CompleteSnapshot{Tier: DiskTier, Step: step, Plan: plan})
+		n.hears(events.SnapshotCompleted, &events.CompleteSnapshot{Tier: DiskTier, Step: step, Plan: plan}) // again
+	}
+	n.machine.done = 12
+	n.machine.captureDue()
+	taken, _ := n.machine.actions[len(n.machine.actions)-1].(Capture)
+	complete := taken.Complete[DiskTier]
+	if len(complete) != mostComplete || complete[0] != (retention.ID{Step: 40, Plan: plan}) || len(taken.Complete[RemoteTier]) > 0 {
+		t.Errorf("complete are %v", taken.Complete)
 	}
 }
 

@@ -82,6 +82,7 @@ type Machine struct {
 	computed  float64 // seconds of passes in the step under way
 	steps     steps   // of the plan in force
 	ending    *ending // told last; nil: training was never complete here
+	snapshots snapshots
 }
 
 // New returns a machine whose node has not asked for a place.
@@ -108,6 +109,8 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingCompleted: handling((*Machine).completed),
 	events.ClusterHeld:       handling((*Machine).held),
 	events.PlanCommitted:     handling((*Machine).committed),
+	events.SnapshotCompleted: handling((*Machine).snapshotCompleted),
+	events.SnapshotOverdue:   handling((*Machine).snapshotOverdue),
 }
 
 func handling[T any, P interface {

@@ -24,8 +24,7 @@ type Part struct {
 // Newer orders snapshots, the newest first. Of two at one step the order tells nothing, but is always the same.
 func Newer(a, b ID) int { return cmp.Or(cmp.Compare(b.Step, a.Step), cmp.Compare(b.Plan, a.Plan)) }
 
-// Complete returns the snapshots whose whole parts hold so many different units, the newest first. Zero units ask for
-// one whole part: of a tier that only one node reads nobody but the cluster knows what is complete.
+// Complete returns the snapshots whose whole parts hold so many different units, the newest first.
 func Complete(parts []Part, units int) []ID {
 	held := map[ID]map[int]bool{}
 	for _, part := range parts {
@@ -49,48 +48,111 @@ func Complete(parts []Part, units int) []ID {
 	return complete
 }
 
+// Told returns which snapshots of those that the cluster says are complete a node has its own whole part of, the newest
+// first: of a tier that only one node reads, the parts tell nobody what is complete.
+func Told(own []Part, told []ID) []ID {
+	var complete []ID
+	for _, id := range told {
+		if slices.ContainsFunc(own, func(part Part) bool { return part.Whole && part.ID == id }) {
+			complete = append(complete, id)
+		}
+	}
+	slices.SortFunc(complete, Newer)
+	return slices.Compact(complete)
+}
+
 // History is the one that counts: steps up to Resume, and beyond them what was trained under Plan.
 type History struct {
 	Resume uint64 // the step from which the plan in force went on
 	Plan   string // its digest
 }
 
-// left tells a part of a history that was left, because training went back.
-func (h History) left(part Part) bool { return part.Step > h.Resume && part.Plan != h.Plan }
+// left tells a snapshot of a history that was left, because training went back.
+func (h History) left(id ID) bool { return id.Step > h.Resume && id.Plan != h.Plan }
 
-// Obsolete returns the parts that nobody needs once so many complete snapshots of a history are kept: those of older
-// ones, those of incomplete ones older than the newest that is complete, for they were given up, and those of histories
-// that were left. Until one is complete all are kept: a history that begins by mistake takes nothing away.
-func Obsolete(parts []Part, units, keep int, history History) []Part {
-	complete := Complete(slices.DeleteFunc(slices.Clone(parts), history.left), units)
+// Counts returns the snapshots of the history that counts, in their order.
+func (h History) Counts(complete []ID) []ID { return slices.DeleteFunc(slices.Clone(complete), h.left) }
+
+// Obsolete returns the parts that nobody needs: those of histories that were left, once a snapshot of the one that counts
+// is complete, and those older than so many complete ones of it, for what was not complete by then was given up.
+// Until so many are known to be complete older ones are kept: one of them may have been, which an agent that was started
+// since did not hear. Until one is, all are: a history that begins by mistake takes nothing away. Complete are the
+// complete snapshots, the newest first.
+func Obsolete(parts []Part, complete []ID, keep int, history History) []Part {
+	complete = history.Counts(complete)
 	kept := complete[:min(keep, len(complete))]
 	return slices.DeleteFunc(slices.Clone(parts), func(part Part) bool {
-		recent := len(kept) > 0 && (slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0)
-		return len(kept) == 0 || recent && !history.left(part)
+		switch {
+		case len(kept) == 0:
+			return true
+		case history.left(part.ID):
+			return false
+		}
+		return len(kept) < keep || slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0
 	})
 }
 
-// Room returns which of a node's parts make room for so many bytes more within a bound: those of histories that were
-// left, and then the oldest. The newest whole part that counts stays: until the next one is written there is no other.
-// Ok is false where all the others do not suffice.
-func Room(own []Part, more, bound int64, history History) (retire []Part, ok bool) {
-	bytes := more
+// Bound is how much is kept of a tier.
+type Bound struct {
+	Bytes int64 // of all parts
+	Parts int   // of one node
+}
+
+// Room returns which parts make room for the next one within a bound: those that are not whole, for they are of a write
+// that ended; those of histories that were left; and then the oldest. A part of the newest complete snapshot stays, and
+// where none is complete the newest whole part. Ok is false where all the others do not suffice.
+func Room(own []Part, next Part, complete []ID, bound Bound, history History) (retire []Part, ok bool) {
+	bytes, count := next.Bytes, 1
 	for _, part := range own {
 		bytes += part.Bytes
-	}
-	sorted := slices.SortedFunc(slices.Values(own), func(a, b Part) int { return Newer(b.ID, a.ID) })
-	counts := slices.DeleteFunc(slices.Clone(sorted), history.left)
-	sorted = append(slices.DeleteFunc(sorted, func(part Part) bool { return !history.left(part) }), counts...)
-	newest := -1
-	for i, part := range sorted {
-		if part.Whole && !history.left(part) {
-			newest = i
+		if part.Node == next.Node {
+			count++
 		}
 	}
-	for i, part := range sorted {
-		if bytes > bound && i != newest {
-			retire, bytes = append(retire, part), bytes-part.Bytes
+	for _, part := range Spare(own, complete, history) {
+		crowds := part.Node == next.Node && count > bound.Parts
+		if part.Whole && bytes <= bound.Bytes && !crowds {
+			continue
+		}
+		retire, bytes = append(retire, part), bytes-part.Bytes
+		if part.Node == next.Node {
+			count--
 		}
 	}
-	return retire, bytes <= bound
+	return retire, bytes <= bound.Bytes
+}
+
+// Spare returns the parts that may be given up where there is no room, the first to go first.
+func Spare(own []Part, complete []ID, history History) []Part {
+	last := newest(own, complete, history)
+	spare := slices.DeleteFunc(slices.Clone(own), func(part Part) bool { return part.Whole && part.ID == last })
+	rank := func(part Part) int {
+		switch {
+		case !part.Whole:
+			return 0
+		case history.left(part.ID):
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(spare, func(a, b Part) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), Newer(b.ID, a.ID)) })
+	return spare
+}
+
+// newest returns the snapshot that a node's parts must not be taken of: the newest complete one of the history that
+// counts, else of any, and else the newest that the node has a whole part of.
+func newest(own []Part, complete []ID, history History) ID {
+	var whole []ID
+	for _, part := range own {
+		if part.Whole {
+			whole = append(whole, part.ID)
+		}
+	}
+	slices.SortFunc(whole, Newer)
+	for _, ids := range [][]ID{history.Counts(complete), complete, history.Counts(whole), whole} {
+		if len(ids) > 0 {
+			return ids[0]
+		}
+	}
+	return ID{}
 }

@@ -55,7 +55,7 @@ func TestWhatIsOlderThanTheNewestCompleteOnesIsObsolete(t *testing.T) {
 		part(24, "newest", 0, 1),
 		torn(part(32, "being written", 0)),
 	}
-	if got := names(Obsolete(parts, 2, 2, trained)); !slices.Equal(got, []string{"oldest", "given up"}) {
+	if got := names(Obsolete(parts, Complete(parts, 2), 2, trained)); !slices.Equal(got, []string{"oldest", "given up"}) {
 		t.Errorf("obsolete are %v", got)
 	}
 }
@@ -73,44 +73,70 @@ func anew(p Part) Part {
 
 func TestStepsThatAreTrainedAgainAreNotObsoleteBesideThoseThatWereLeft(t *testing.T) {
 	parts := []Part{part(24, "old"), part(48, "left"), part(54, "left, too"), anew(part(30, "new"))}
-	if got := names(Obsolete(parts, 0, 2, again(27))); !slices.Equal(got, []string{"left", "left, too"}) {
+	if got := names(Obsolete(parts, Told(parts, []ID{{30, "q"}, {24, "p"}}), 2, again(27))); !slices.Equal(got, []string{"left", "left, too"}) {
 		t.Errorf("obsolete are %v", got)
 	}
 }
 
 func TestWhatWasLeftStaysUntilSomethingElseIsComplete(t *testing.T) {
 	parts := []Part{part(48, "a", 0, 1), anew(part(30, "a", 0)), anew(torn(part(30, "b", 1)))}
-	if got := Obsolete(parts, 2, 2, again(0)); len(got) > 0 {
+	if got := Obsolete(parts, Complete(parts, 2), 2, again(0)); len(got) > 0 {
 		t.Errorf("obsolete are %v", names(got))
 	}
 }
 
 func TestWhatWasLeftMakesRoomFirst(t *testing.T) {
 	own := []Part{part(8, "old"), part(48, "left"), part(54, "left, too")}
-	if retire, ok := Room(own, 10, 20, again(27)); !ok || !slices.Equal(names(retire), []string{"left", "left, too"}) {
+	if retire, ok := Room(own, part(99, "next"), nil, Bound{20, 9}, again(27)); !ok || !slices.Equal(names(retire), []string{"left", "left, too"}) {
 		t.Errorf("retire %v, %v", names(retire), ok)
 	}
 }
 
 func TestNothingIsObsoleteBeforeASnapshotIsComplete(t *testing.T) {
-	if got := Obsolete([]Part{part(8, "a", 0), part(16, "a", 0), torn(part(24, "b", 1))}, 2, 1, trained); len(got) > 0 {
+	if got := Obsolete([]Part{part(8, "a", 0), part(16, "a", 0), torn(part(24, "b", 1))}, nil, 1, trained); len(got) > 0 {
 		t.Errorf("obsolete are %v: expected none", names(got))
 	}
 }
 
 func TestTheOldestPartsMakeRoom(t *testing.T) {
 	own := []Part{part(24, "newest", 0), part(8, "oldest", 0), part(16, "older", 0)}
-	if retire, ok := Room(own, 10, 35, trained); !ok || !slices.Equal(names(retire), []string{"oldest"}) {
+	if retire, ok := Room(own, part(99, "next"), nil, Bound{35, 9}, trained); !ok || !slices.Equal(names(retire), []string{"oldest"}) {
 		t.Errorf("for 10 bytes more than 30 within 35: retire %v, %v", names(retire), ok)
 	}
-	if retire, ok := Room(own, 10, 40, trained); !ok || len(retire) > 0 {
+	if retire, ok := Room(own, part(99, "next"), nil, Bound{40, 9}, trained); !ok || len(retire) > 0 {
 		t.Errorf("all fits: retire %v, %v", names(retire), ok)
+	}
+}
+
+func TestNoPartOfTheNewestCompleteSnapshotMakesRoom(t *testing.T) {
+	own := []Part{part(8, "older", 0), part(16, "complete", 0), part(24, "newer", 0), torn(part(32, "torn", 0))}
+	retire, ok := Room(own, part(40, "next"), Complete(own[1:2], 1), Bound{20, 9}, trained)
+	if !ok || !slices.Equal(names(retire), []string{"torn", "older", "newer"}) {
+		t.Errorf("retire %v, %v", names(retire), ok)
+	}
+	if got := names(Spare(own, nil, trained)); !slices.Equal(got, []string{"torn", "older", "complete"}) {
+		t.Errorf("where none is known to be complete %v may go: expected the newest whole part to stay", got)
+	}
+}
+
+func TestNoNodeKeepsMorePartsThanItMay(t *testing.T) {
+	own := []Part{part(8, "a", 0), part(16, "a", 0), part(24, "a", 0), part(4, "b", 1)}
+	retire, ok := Room(own, part(32, "a"), []ID{{8, "p"}}, Bound{100, 3}, trained)
+	if !ok || len(retire) != 1 || retire[0].Step != 16 {
+		t.Errorf("retire %v, %v: expected a's oldest but that of the complete one", retire, ok)
+	}
+}
+
+func TestOlderOnesAreKeptUntilEnoughAreKnownToBeComplete(t *testing.T) {
+	parts := []Part{part(8, "told before the restart", 0), part(16, "told since", 0)}
+	if got := Obsolete(parts, Told(parts, []ID{{16, "p"}, {24, "p"}}), 2, trained); len(got) > 0 {
+		t.Errorf("obsolete are %v", names(got))
 	}
 }
 
 func TestTheNewestWholePartMakesNoRoom(t *testing.T) {
 	own := []Part{part(8, "whole", 0), torn(part(16, "torn", 0))}
-	if retire, ok := Room(own, 10, 15, trained); ok || !slices.Equal(names(retire), []string{"torn"}) {
+	if retire, ok := Room(own, part(99, "next"), nil, Bound{15, 9}, trained); ok || !slices.Equal(names(retire), []string{"torn"}) {
 		t.Errorf("retire %v, %v: expected the torn one, and no room", names(retire), ok)
 	}
 }

@@ -30,7 +30,7 @@ type takenShare struct {
 // What was taken is to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
-	s.newest = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest}
+	s.newest, s.complete = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest}, task.Complete
 	s.mutex.Unlock()
 	s.keepMemory()
 	taken := &Taken{snapshots: s, task: task}
@@ -56,7 +56,7 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 func (s *Snapshots) keepMemory() {
 	for _, t := range s.tiers {
 		if t.name == machine.MemoryTier {
-			s.memory.keep(kept{node: s.owner.Node, of: s.prefix(), bucket: t.bucket, bytes: t.bytes})
+			s.memory.keep(kept{node: s.owner.Node, of: s.prefix(), bucket: t.bucket, bytes: t.bound.Bytes})
 		}
 	}
 }
@@ -129,7 +129,7 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	defer cancel()
 	began := time.Now()
 	part := Part{retention.ID{Step: task.Step, Plan: task.Digest}, task.Plan.SamplesAt(task.Step), units}
-	err := t.write(ctx, part, s.owner.Node, s.counts())
+	err := t.write(ctx, part, s.owner.Node, s.knows(t.name))
 	if err == nil && to != "" {
 		err = s.owner.Lend(ctx, to, part)
 	}
@@ -139,8 +139,11 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	}
 	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
 		"seconds", time.Since(began).Seconds())
+	if s.owner.Written != nil {
+		s.owner.Written(t.name, part.ID, rangesOf(unitsOf(units)))
+	}
 	sweeps := task.Plan.Nodes[0].Node == s.owner.Node
-	err = t.retire(ctx, s.counts(), func(node string) bool {
+	err = t.retire(ctx, s.knows(t.name), func(node string) bool {
 		_, lives := task.Plan.Member(node)
 		return t.units == 0 || node == s.owner.Node || sweeps && !lives
 	})
@@ -149,20 +152,28 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	}
 }
 
-// counts returns the history that counts, as of the last capture.
-func (s *Snapshots) counts() retention.History {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return s.newest
+func unitsOf(units []Unit) (numbers []int) {
+	for _, unit := range units {
+		numbers = append(numbers, unit.Unit)
+	}
+	return numbers
 }
 
-// countsBeside returns the history that counts when a neighbour writes under a plan. Under one that this node has not
-// captured anything of, nothing is known to be left.
-func (s *Snapshots) countsBeside(plan string) retention.History {
-	if history := s.counts(); history.Plan == plan {
-		return history
+// knows returns what the log told of a tier's snapshots, as of the last capture.
+func (s *Snapshots) knows(tier string) known {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return known{s.newest, s.complete[tier]}
+}
+
+// knowsBeside returns what is known when a neighbour writes under a plan. Under one that this node has not captured
+// anything of, nothing is known to be left.
+func (s *Snapshots) knowsBeside(plan string) known {
+	known := s.knows(machine.MemoryTier)
+	if known.history.Plan != plan {
+		known.history = retention.History{Resume: math.MaxUint64}
 	}
-	return retention.History{Resume: math.MaxUint64}
+	return known
 }
 
 // Keep keeps a neighbour's part of a snapshot in memory, once it is this one's turn to be fetched.
@@ -178,12 +189,12 @@ func (s *Snapshots) Keep(ctx context.Context, node string, fetch func() (Part, e
 			return ctx.Err()
 		}
 		part, err := fetch()
-		history := s.countsBeside(part.Plan)
+		known := s.knowsBeside(part.Plan)
 		if err == nil {
-			err = t.write(ctx, part, node, history)
+			err = t.write(ctx, part, node, known)
 		}
 		if err == nil {
-			err = t.retire(ctx, history, func(string) bool { return true })
+			err = t.retire(ctx, known, func(string) bool { return true })
 		}
 		return err
 	}

@@ -28,8 +28,8 @@ func TestMemoryOutlivesTheTrainersOfANodeAndOfItsNeighbour(t *testing.T) {
 		s.expectReadable(next, "16: 0-2", "8: 0-2")
 	}
 	s.lends(a, 24, "b")
-	s.expectReadable(a, "24: 0-2", "16: 0-2")
-	s.expectReadable(b, "24: 0-2", "16: 0-2")
+	s.expectReadable(a, "24: 0-2", "16: 0-2", "8: 0-2")
+	s.expectReadable(b, "24: 0-2", "16: 0-2", "8: 0-2")
 }
 
 func TestANodeThatHasLeftFindsNothingInMemory(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"path/filepath"
 	"strings"
 	"sync"
 
@@ -45,6 +46,8 @@ type Owner struct {
 	Memory *Memory
 	// Lend has a neighbour keep a part of a snapshot in its memory.
 	Lend func(ctx context.Context, to string, part Part) error
+	// Written hears that this node's part of a snapshot is written to its end. nil: nobody wants to know.
+	Written func(tier string, id retention.ID, units []events.Range)
 }
 
 // Snapshots is a node's tiers. Its methods may be called by several goroutines.
@@ -58,9 +61,10 @@ type Snapshots struct {
 	keeping chan struct{} // one token: a neighbour's part is being fetched
 
 	mutex      sync.Mutex
-	newest     retention.History  // by the last Capture
-	readable   map[unitOf][]place // by the last List, the nearest first
-	unreadable map[place]bool     // units of places that are not what they should be
+	newest     retention.History         // by the last Capture
+	complete   map[string][]retention.ID // by tier, as the cluster said by then, the newest first
+	readable   map[unitOf][]place        // by the last List, the nearest first
+	unreadable map[place]bool            // units of places that are not what they should be
 }
 
 // unitOf is a unit of a snapshot.
@@ -130,6 +134,7 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 			return nil, fmt.Errorf("REKNIT_SNAPSHOT_FOLDER: %w", err)
 		}
 		s.add(settings, machine.DiskTier, settings.DiskEvery, blob.PrefixedBucket(bucket, s.prefix()), 0)
+		s.tiers[len(s.tiers)-1].lies = filepath.Join(settings.Folder, s.prefix())
 	}
 	if settings.Bucket != "" && settings.RemoteEvery > 0 {
 		bucket, err := blob.OpenBucket(ctx, settings.Bucket)
@@ -143,11 +148,18 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 }
 
 func (s *Snapshots) add(settings Settings, name string, every uint64, bucket *blob.Bucket, units int) {
+	bound := retention.Bound{Bytes: settings.MaxBytes, Parts: settings.Keep + mostOpen}
+	if name == machine.MemoryTier {
+		bound.Parts = settings.Keep + 1 // MemoryCopies promises no more
+	}
 	s.tiers = append(s.tiers, &tier{
 		name: name, every: every, bucket: bucket, units: units,
-		keep: settings.Keep, bytes: settings.MaxBytes, busy: make(chan struct{}, 1),
+		keep: settings.Keep, bound: bound, busy: make(chan struct{}, 1),
 	})
 }
+
+// mostOpen is how many parts beside those that are kept may wait for others to write theirs.
+const mostOpen = 8
 
 // prefix is that of all objects of the cluster and job.
 func (s *Snapshots) prefix() string {

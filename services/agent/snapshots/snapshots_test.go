@@ -12,6 +12,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 // scene is nodes that hold three units of 1,000 bytes, and take snapshots to a bucket that all read and to folders of
@@ -22,7 +23,8 @@ type scene struct {
 	own    map[string]string
 	opened map[string]*Snapshots // processes, by node
 	plan   events.Plan
-	memory *Memory // of all nodes, as of trainers of one agent; nil: each process has its own
+	memory *Memory        // of all nodes, as of trainers of one agent; nil: each process has its own
+	told   []retention.ID // snapshots that the cluster says are complete in each tier, the newest first
 }
 
 func newScene(t *testing.T) *scene {
@@ -82,7 +84,16 @@ func (s *scene) captures(node *Snapshots, tier string, step uint64, first, end i
 }
 
 func (s *scene) task(step uint64, shares ...machine.Share) machine.Capture {
-	return machine.Capture{Step: step, Plan: &s.plan, Digest: s.digest(), Shares: shares}
+	task := machine.Capture{Step: step, Plan: &s.plan, Digest: s.digest(), Shares: shares, Complete: map[string][]retention.ID{}}
+	for _, tier := range []string{machine.MemoryTier, machine.DiskTier, machine.RemoteTier} {
+		task.Complete[tier] = slices.Clone(s.told)
+	}
+	return task
+}
+
+// tells has the cluster say that a snapshot is complete.
+func (s *scene) tells(step uint64) {
+	s.told = append([]retention.ID{{Step: step, Plan: s.digest()}}, s.told...)
 }
 
 // digest is that of the plan in force, which its generation tells.
@@ -163,10 +174,11 @@ func TestANeighbourKeepsWhatANodeHadInMemory(t *testing.T) {
 	for step := uint64(8); step <= 32; step += 8 {
 		a.takes(s.task(step, share), export)
 		a.writing.Wait()
+		s.tells(step)
 	}
-	s.expectReadable(a, "32: 0-2", "24: 0-2")
+	s.expectReadable(a, "32: 0-2", "24: 0-2", "16: 0-2")
 	a.Close()
-	s.expectReadable(b, "32: 0-2", "24: 0-2")
+	s.expectReadable(b, "32: 0-2", "24: 0-2", "16: 0-2")
 	if data, err := b.Read(t.Context(), 32, planDigest, 1); err != nil || !bytes.Equal(data, content(1, 32)) {
 		t.Errorf("the neighbour does not have what a dead node held: %v", err)
 	}
@@ -238,10 +250,13 @@ func TestWhatIsTrainedAgainIsKeptBesideWhatTheDeadHadTrainedBefore(t *testing.T)
 	for step := uint64(8); step <= 32; step += 8 {
 		dead.takes(s.task(step, share), export)
 		dead.writing.Wait()
+		s.tells(step)
 	}
 	s.goesBack(16)
 	s.captures(a, machine.MemoryTier, 20, 0, 3)
-	s.expectReadable(a, "20: 0-3")
+	s.tells(20)
+	s.captures(a, machine.MemoryTier, 24, 0, 3)
+	s.expectReadable(a, "24: 0-3", "20: 0-3", "16: 0-3") // the last is of the history that counts, too
 }
 
 func TestAHistoryThatBeginsAnewTakesNothingAwayUntilItHasASnapshotOfItsOwn(t *testing.T) {
@@ -281,11 +296,13 @@ func TestWhatAKilledWriteLeftIsRemovedWithItsPart(t *testing.T) {
 	}
 	for step := uint64(16); step <= 24; step += 8 {
 		s.captures(a, machine.DiskTier, step, 0, 3)
+		s.tells(step)
 	}
+	s.captures(a, machine.DiskTier, 32, 0, 3)
 	if _, err := os.Stat(left); !os.IsNotExist(err) {
 		t.Errorf("half a unit of a snapshot that was removed is left: %v", err)
 	}
-	s.expectReadable(a, "24: 0-3", "16: 0-3")
+	s.expectReadable(a, "32: 0-3", "24: 0-3", "16: 0-3")
 }
 
 func TestTheFirstNodeRemovesWhatTheDeadWrote(t *testing.T) {

@@ -6,8 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -25,7 +29,8 @@ type tier struct {
 	bucket *blob.Bucket
 	units  int // that a complete snapshot has; zero where this node reads its own parts only
 	keep   int // complete snapshots
-	bytes  int64
+	bound  retention.Bound
+	lies   string        // the folder that it is; empty: it is none
 	busy   chan struct{} // one token: a part of this node is being written
 	writes sync.Mutex    // one part at a time, of whomever
 }
@@ -68,13 +73,50 @@ var errUnreadable = errors.New("unreadable")
 // errNoRoom says that a part does not fit beside the newest one.
 var errNoRoom = errors.New("no room")
 
-// write writes a node's part of a snapshot, within the bound on its bytes.
-func (t *tier) write(ctx context.Context, part Part, node string, history retention.History) error {
+// known is what the log tells of snapshots: which history counts, and which of the tier's are complete, the newest first.
+type known struct {
+	history  retention.History
+	complete []retention.ID
+}
+
+// removeTime is how long what could not be written may take to be removed. What is left then the next write removes.
+const removeTime = 10 * time.Second
+
+// write writes a node's part of a snapshot, within the bound on its bytes. Where the store has no room, what may be given
+// up goes, the oldest first, until it has. What could not be written is removed.
+func (t *tier) write(ctx context.Context, part Part, node string, known known) error {
 	t.writes.Lock()
 	defer t.writes.Unlock()
-	if err := t.makeRoom(ctx, part, node, history); err != nil {
+	if err := t.makeRoom(ctx, part, node, known); err != nil {
 		return err
 	}
+	for {
+		err := t.put(ctx, part, node)
+		if err == nil {
+			return nil
+		}
+		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
+		err = errors.Join(err, t.remove(removing, []retention.Part{{ID: part.ID, Node: node}}))
+		cancel()
+		if !full(err) {
+			return err
+		}
+		own, complete, listing := t.own(ctx, node, known)
+		spare := retention.Spare(own, complete, known.history)
+		if listing != nil || len(spare) == 0 {
+			return errors.Join(fmt.Errorf("%w: nothing is left to give up beside the newest complete snapshot: %w", errNoRoom, err), listing)
+		}
+		if err := t.remove(ctx, spare[:1]); err != nil {
+			return err
+		}
+	}
+}
+
+// full reports whether a store has no room: its disk is full, or its quota is used up.
+func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
+
+// put writes the units, and then the manifest.
+func (t *tier) put(ctx context.Context, part Part, node string) error {
 	written := manifest{Step: part.Step, Plan: part.Plan, Node: node, ConsumedSamples: part.ConsumedSamples,
 		Units: make([]unitEntry, len(part.Units))}
 	writes, writing := errgroup.WithContext(ctx)
@@ -95,23 +137,33 @@ func (t *tier) write(ctx context.Context, part Part, node string, history retent
 	return t.bucket.WriteAll(ctx, folder(part.ID, node)+manifestName, data, nil)
 }
 
-func (t *tier) makeRoom(ctx context.Context, part Part, node string, history retention.History) error {
-	own, err := t.list(ctx)
+// makeRoom removes what nobody needs any more, and what makes room for the part.
+func (t *tier) makeRoom(ctx context.Context, part Part, node string, known known) error {
+	own, complete, err := t.own(ctx, node, known)
 	if err != nil {
 		return err
 	}
-	if t.units > 0 { // other nodes' parts are theirs to retire
-		own = slices.DeleteFunc(own, func(part retention.Part) bool { return part.Node != node })
-	}
-	more := int64(0)
+	next := retention.Part{ID: part.ID, Node: node}
 	for _, unit := range part.Units {
-		more += int64(len(unit.Data))
+		next.Bytes += int64(len(unit.Data))
 	}
-	retire, ok := retention.Room(own, more, t.bytes, history)
+	own = slices.DeleteFunc(own, func(part retention.Part) bool { return part.ID == next.ID && part.Node == node }) // it is overwritten
+	retire, ok := retention.Room(own, next, complete, t.bound, known.history)
 	if !ok {
-		return fmt.Errorf("%w for %d bytes within %d beside the newest snapshot", errNoRoom, more, t.bytes)
+		return fmt.Errorf("%w for %d bytes within %d beside the newest complete snapshot", errNoRoom, next.Bytes, t.bound.Bytes)
 	}
 	return t.remove(ctx, retire)
+}
+
+// own returns the parts that are this node's to retire, of a tier that all read those that it wrote, and which snapshots
+// are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to.
+func (t *tier) own(ctx context.Context, node string, known known) (own []retention.Part, complete []retention.ID, err error) {
+	all, err := t.list(ctx)
+	if t.units == 0 {
+		return all, retention.Told(all, known.complete), err
+	}
+	complete = retention.Complete(all, t.units)
+	return slices.DeleteFunc(all, func(part retention.Part) bool { return part.Node != node }), complete, err
 }
 
 // list returns all parts, those that are still being written among them.
@@ -154,13 +206,18 @@ func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
 	return parts, nil
 }
 
-// retire removes the obsolete parts of nodes that match, once a part of a snapshot is written.
-func (t *tier) retire(ctx context.Context, history retention.History, match func(node string) bool) error {
+// retire removes the obsolete parts of nodes that match, once a part of a snapshot is written. In a tier that all read,
+// the parts tell themselves what is complete.
+func (t *tier) retire(ctx context.Context, known known, match func(node string) bool) error {
 	parts, err := t.list(ctx)
 	if err != nil {
 		return err
 	}
-	obsolete := retention.Obsolete(parts, t.units, t.keep, history)
+	complete := retention.Told(parts, known.complete)
+	if t.units > 0 {
+		complete = retention.Complete(parts, t.units)
+	}
+	obsolete := retention.Obsolete(parts, complete, t.keep, known.history)
 	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) }))
 }
 
@@ -179,6 +236,10 @@ func (t *tier) remove(ctx context.Context, parts []retention.Part) error {
 		}
 		if !errors.Is(err, io.EOF) {
 			failed = errors.Join(failed, err)
+		}
+		if t.lies != "" { // a folder that others still write to stays
+			os.Remove(filepath.Join(t.lies, within))
+			os.Remove(filepath.Join(t.lies, filepath.Dir(filepath.Clean(within))))
 		}
 	}
 	return failed

@@ -26,7 +26,7 @@ import (
 
 const help = `Looks at an installation from this machine, with the environment that a node has here: whether NATS lets it in, whether JetStream,
 the streams and buckets are as they must be, whether somebody hears all that was said, whether the clocks agree, what it may hear,
-which services work, whether peers and this node reach each other, whether copies of the model differ, and how full disks are. It
+which services work, how old the newest complete snapshot is, whether peers and this node reach each other, whether copies of the model differ, and how full disks are. It
 says what to do about each finding. It changes nothing; peers are asked to dial this node once.
 
 Exit status: 0 nothing is wrong, though there may be warnings; 3 something is; 2 as everywhere.`
@@ -104,6 +104,7 @@ func (d *doctor) examine(ctx context.Context) {
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},
 		{"training", d.joined, unlessComplete(d, d.training)},
+		{"snapshots", d.joined, unlessComplete(d, d.snapshots)},
 		{"replicas", d.joined, d.replicas},
 		{"peers", d.joined, unlessComplete(d, d.peers)},
 		{"own address", d.joined, unlessComplete(d, d.address)},

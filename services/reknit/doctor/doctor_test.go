@@ -373,3 +373,20 @@ func TestAUserThatMayNotHearWhatANodeMustIsTold(t *testing.T) {
 		t.Errorf("without a password: %q", findings)
 	}
 }
+
+func TestASnapshotThatIsNotCompleteInTimeIsFound(t *testing.T) {
+	c := newClinic(t, func(jetstream.JetStream) {})
+	c.sound()
+	c.commit(7)
+	plan := events.Digest([]byte("plan"))
+	c.say("/restorer", events.SnapshotCompleted, "disk", &events.CompleteSnapshot{Tier: "disk", Step: 100, Plan: plan})
+	if findings, err := examined(t, c.url); err != nil || len(findings) > 0 {
+		t.Errorf("%v, %q", err, findings)
+	}
+	late := &events.OverdueSnapshot{Tier: "disk", Step: 200, Plan: plan, Units: []events.Range{{First: 4, End: 6}}}
+	c.say("/restorer", events.SnapshotOverdue, "disk", late)
+	findings, err := examined(t, c.url)
+	if err != nil || len(findings) != 1 || !strings.HasPrefix(findings[0], "snapshots warning: no snapshot is complete in disk since step 100, ") {
+		t.Errorf("%v, %q", err, findings)
+	}
+}

@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -67,7 +68,7 @@ func read(ctx context.Context, b *bus.Bus) (*overlay.Overlay, error) {
 	if _, err := takeRequest(ctx, b, known); err != nil {
 		return nil, err
 	}
-	return known, connect.Read(ctx, b, overlay.NodeKinds, connect.Span{}, known.Take)
+	return known, connect.Read(ctx, b, slices.Concat(overlay.NodeKinds, overlay.SnapshotKinds), connect.Span{}, known.Take)
 }
 
 // takeRequest has an overlay take the last request for a plan, which lists devices and links, and returns its place in the log.

@@ -51,6 +51,8 @@ type Overview struct {
 	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds
 	Problems []string         `json:"problems"`
 
+	Snapshots []overlay.Snapshot `json:"snapshots,omitempty"` // what is known of each tier
+
 	// Prediction compares the predicted step with measured ones; left out before both are known.
 	Prediction *overlay.Prediction `json:"prediction,omitempty"`
 
@@ -83,7 +85,7 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 		return o, err
 	}
 	o.takePlan(known)
-	o.Stepless = known.Stepless()
+	o.Stepless, o.Snapshots = known.Stepless(), known.Snapshots()
 	o.End = known.End()
 	nodes := known.Nodes(heard)
 	for _, node := range nodes {
@@ -221,6 +223,11 @@ func (o *Overview) judge() {
 		o.Problems = append(o.Problems,
 			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
+	for _, tier := range o.Snapshots {
+		if o.End == nil && tier.Late(o.Step) {
+			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
+		}
+	}
 	switch change := o.Change; {
 	case o.isDeserted():
 		if o.Nodes[overlay.Silent] > 0 {
@@ -280,6 +287,11 @@ func (o Overview) tell(w io.Writer) {
 	if o.Alone > 0 && o.End == nil && !o.waits() {
 		fmt.Fprintf(table, "copies\t%s in one node alone: its loss takes training back to a snapshot, or to the start\n",
 			tell.Count(o.Alone, "part of the model is", "parts of the model are"))
+	}
+	for _, tier := range o.Snapshots {
+		if tier.Step > 0 {
+			fmt.Fprintf(table, "snapshot\t%s: step %d complete, %s ago\n", tier.Tier, tier.Step, time.Since(tier.At).Round(time.Second))
+		}
 	}
 	for _, service := range o.Services {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())

@@ -21,6 +21,8 @@ type state struct {
 	Planned *planned    `json:"planned,omitempty"` // restored last; not in force yet
 	Watch   *watch      `json:"watch,omitempty"`   // the transfer under way
 	Compare *comparison `json:"compare,omitempty"` // of the replicas of the plan in force
+	// Keeping is of the last plans that were in force, the newest first.
+	Keeping []*keeping `json:"keeping,omitempty"`
 	// Starts is how long receivers waited for the first byte, by giver.
 	Starts map[string][]begin `json:"starts,omitempty"`
 }
@@ -29,6 +31,7 @@ type state struct {
 type planned struct {
 	Negotiation string      `json:"negotiation"`
 	Compare     *comparison `json:"compare"`
+	Keeping     *keeping    `json:"keeping,omitempty"`
 }
 
 // New returns a machine that knows nothing yet.
@@ -45,6 +48,7 @@ var handlers = events.Handlers[*Machine]{
 	events.Committed:          events.Handling((*Machine).committed),
 	events.Aborted:            events.Handling((*Machine).aborted),
 	events.TrainingDigested:   events.Handling((*Machine).digested),
+	events.SnapshotWritten:    events.Handling((*Machine).wrote),
 }
 
 // Hears returns the kinds of event the machine handles.
@@ -75,6 +79,6 @@ func (m *Machine) asked(cause events.Event, request events.RestorationRequest) [
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}
 	}
 	m.age(&request, &restoration.Plan)
-	m.state.Planned = &planned{request.Negotiation, newComparison(&restoration.Plan)}
+	m.state.Planned = &planned{request.Negotiation, newComparison(&restoration.Plan), newKeeping(&restoration.Plan)}
 	return []events.Event{m.speaker.Say(cause, events.RestorationPlanned, request.Negotiation, &restoration)}
 }

@@ -220,6 +220,11 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 	if planned := m.state.Planned; planned != nil && planned.Negotiation == commitment.Negotiation {
 		planned.Compare.follow(m.state.Compare)
 		m.state.Planned, m.state.Compare = nil, planned.Compare
+		if planned.Keeping != nil { // a build of before planned it
+			planned.Keeping.Plan = commitment.PlanDigest
+			m.state.Keeping = append([]*keeping{planned.Keeping}, m.state.Keeping...)
+			m.state.Keeping = m.state.Keeping[:min(mostKeeping, len(m.state.Keeping))]
+		}
 	}
 	return m.forget(commitment.Negotiation)
 }

@@ -12,7 +12,7 @@ import (
 
 // tier is a place for snapshots: a host's disk, or the bucket that all read.
 type tier struct {
-	units int // of a complete snapshot; zero: each node's part is one
+	units int // of a complete snapshot; zero: only its host reads it
 	parts []*part
 	away  bool // nothing is written or read
 }
@@ -64,21 +64,28 @@ func (p *process) capture(a agent.Capture) {
 		p.later(50*time.Millisecond+p.jitter(time.Second), func() {
 			p.writing[share.Tier] = false
 			next.Whole = !t.away
-			t.retire(p.node.name, a)
+			t.retire(p.node.name, share.Tier, a)
+			if next.Whole {
+				p.do([]agent.Action{agent.Say{Event: p.agent.Written(p.time(), share.Tier, next.ID, share.Units)}})
+			}
 		})
 	}
 	p.workOn()
 }
 
 // retire removes the obsolete parts of a node, and by the plan's first node those of the dead.
-func (t *tier) retire(node string, captured agent.Capture) {
+func (t *tier) retire(node, name string, captured agent.Capture) {
 	var all []retention.Part
 	for _, p := range t.parts {
 		all = append(all, p.Part)
 	}
 	plan := captured.Plan
 	counts := retention.History{Resume: plan.ResumeStep, Plan: captured.Digest}
-	obsolete := retention.Obsolete(all, t.units, keptSnapshots, counts)
+	complete := retention.Told(all, captured.Complete[name])
+	if t.units > 0 {
+		complete = retention.Complete(all, t.units)
+	}
+	obsolete := retention.Obsolete(all, complete, keptSnapshots, counts)
 	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
 		_, named := plan.Member(p.Node)
 		mine := p.Node == node || plan.Nodes[0].Node == node && !named

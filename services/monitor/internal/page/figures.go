@@ -73,7 +73,17 @@ func newFigures(cluster string) (*figures, error) {
 	if err != nil {
 		return nil, err
 	}
-	observables := []metric.Observable{nodes}
+	age, err := meter.Float64ObservableGauge("reknit.snapshot.age", metric.WithUnit("s"),
+		metric.WithDescription("Since a snapshot was complete last, by tier."))
+	if err != nil {
+		return nil, err
+	}
+	late, err := meter.Int64ObservableGauge("reknit.snapshot.late",
+		metric.WithDescription("1 where no snapshot is complete for four times as many steps as lay between the last two, by tier."))
+	if err != nil {
+		return nil, err
+	}
+	observables := []metric.Observable{nodes, age, late}
 	read := make([]metric.Float64ObservableGauge, len(gauges))
 	for i, g := range gauges {
 		if read[i], err = meter.Float64ObservableGauge(g.name, metric.WithUnit(g.unit), metric.WithDescription(g.description)); err != nil {
@@ -93,6 +103,16 @@ func newFigures(cluster string) (*figures, error) {
 		}
 		for state, count := range last.States {
 			o.ObserveInt64(nodes, int64(count), metric.WithAttributes(f.cluster, attribute.String("state", state)))
+		}
+		for tier, seconds := range last.Age {
+			o.ObserveFloat64(age, seconds, metric.WithAttributes(f.cluster, attribute.String("tier", tier)))
+		}
+		for tier, isLate := range last.Late {
+			value := int64(0)
+			if isLate {
+				value = 1
+			}
+			o.ObserveInt64(late, value, metric.WithAttributes(f.cluster, attribute.String("tier", tier)))
 		}
 		return nil
 	}, observables...)

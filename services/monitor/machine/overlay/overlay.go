@@ -23,6 +23,8 @@ type Overlay struct {
 	before   map[string]passes      // under the plans before, by the node that told last
 	links    map[direction]*Link
 	usual    *events.Usual
+
+	snapshots map[string]*Snapshot // by tier
 }
 
 type direction struct{ from, to string }
@@ -30,7 +32,7 @@ type direction struct{ from, to string }
 // New returns an overlay of which nothing is known.
 func New() *Overlay {
 	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{},
-		paces: map[string]events.Pace{}, before: map[string]passes{}}
+		paces: map[string]events.Pace{}, before: map[string]passes{}, snapshots: map[string]*Snapshot{}}
 }
 
 // NodeKinds are the events that change a node's state or tell its pace, LinkKinds those that change a link.
@@ -67,6 +69,8 @@ func (o *Overlay) Take(event events.Event) {
 		o.told[event.Subject].take(event)
 	case slices.Contains(LinkKinds, event.Kind):
 		o.takeLink(event)
+	case slices.Contains(SnapshotKinds, event.Kind):
+		o.takeSnapshot(event)
 	}
 }
 

@@ -15,8 +15,10 @@ type Figures struct {
 	Alone     int  // layers of which one living node holds some part, and nobody else
 	Bare      int  // layers of which no living node holds some part
 	LinksLost int
-	Differ    int      // units whose copies differ, and nobody can tell which is right
-	Done      []Change // under whose plans everybody works, since the last figures
+	Differ    int                // units whose copies differ, and nobody can tell which is right
+	Late      map[string]bool    // by tier of snapshots: none is complete for too long
+	Age       map[string]float64 // seconds since one was complete, by tier
+	Done      []Change           // under whose plans everybody works, since the last figures
 }
 
 // differs is for how long after the end of a job copies are told to differ: monitoring is to see those that are found at the end.
@@ -27,7 +29,7 @@ func (v *View) Figures(now time.Time) Figures {
 	nodes := v.nodes(now)
 	plan, _ := v.overlay.Plan()
 	v.progress.look(plan, now)
-	figures := Figures{Status: v.status(nodes, plan), Done: v.done(now)}
+	figures := Figures{Status: v.status(nodes, plan, now), Done: v.done(now)}
 	end := v.overlay.End()
 	if end == nil || now.Sub(end.At) < differs {
 		figures.Differ = len(v.differ)
@@ -50,7 +52,19 @@ func (v *View) Figures(now time.Time) Figures {
 	}
 	change, under := v.underWay()
 	figures.Holds = under && change.Held != nil
+	figures.keep(now, end != nil)
 	return figures
+}
+
+// keep tells how old the newest complete snapshot of each tier is. Of a job that is complete nobody needs any.
+func (f *Figures) keep(now time.Time, ended bool) {
+	f.Late, f.Age = map[string]bool{}, map[string]float64{}
+	for _, tier := range f.Snapshots {
+		if tier.Step > 0 && !ended {
+			f.Age[tier.Tier] = now.Sub(tier.At).Seconds()
+		}
+		f.Late[tier.Tier] = !ended && tier.Late(f.Step)
+	}
 }
 
 // done returns the changes that everybody has come to work under, each once.

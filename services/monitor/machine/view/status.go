@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
@@ -22,6 +23,8 @@ type Status struct {
 	StepSeconds float64        `json:"stepSeconds"` // of the median node
 	States      map[string]int `json:"states"`      // nodes by state
 
+	Snapshots []overlay.Snapshot `json:"snapshots,omitempty"` // by tier; none: nobody takes any, or none is complete yet
+
 	Prediction *overlay.Prediction `json:"prediction,omitempty"` // left out where there is none to compare
 }
 
@@ -33,7 +36,7 @@ const (
 	Trouble = "trouble" // somebody is missing, or the cluster holds
 )
 
-func (v *View) status(nodes []overlay.Node, plan *events.Plan) Status {
+func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) Status {
 	status := Status{
 		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Rate: v.progress.rate(),
 		StepSeconds: overlay.StepTime(nodes), States: map[string]int{},
@@ -44,15 +47,15 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan) Status {
 	if plan != nil {
 		status.Generation = plan.Generation
 	}
-	status.Prediction = v.overlay.Prediction()
+	status.Prediction, status.Snapshots = v.overlay.Prediction(), v.overlay.Snapshots()
 	if end := v.overlay.End(); end != nil {
 		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
 	}
-	status.Level, status.Says = v.level(status, nodes)
+	status.Level, status.Says = v.level(status, nodes, now)
 	return status
 }
 
-func (v *View) level(status Status, nodes []overlay.Node) (level, says string) {
+func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level, says string) {
 	if end := v.overlay.End(); end != nil {
 		return Idle, "the job is complete: " + end.String()
 	}
@@ -74,10 +77,17 @@ func (v *View) level(status Status, nodes []overlay.Node) (level, says string) {
 		return Idle, "training is complete"
 	case status.Generation == 0:
 		return Idle, "no plan yet: it waits for trainers"
+	case len(status.late()) > 0:
+		return Trouble, status.late()[0].Says(now)
 	case training == 1:
 		return Calm, "1 node trains"
 	}
 	return Calm, fmt.Sprintf("%d nodes train", training)
+}
+
+// late are the tiers of snapshots of which none is complete for too long.
+func (s Status) late() []overlay.Snapshot {
+	return slices.DeleteFunc(slices.Clone(s.Snapshots), func(tier overlay.Snapshot) bool { return !tier.Late(s.Step) })
 }
 
 // underWay returns the newest change that is not done with.

@@ -56,7 +56,7 @@ func New(cluster string, committed uint64, began time.Time) *View {
 
 // Kinds are the events of the log that are to be taken. Committed plans are of another stream, and are to be taken as well.
 func Kinds() []events.Kind {
-	all := slices.Concat(changes.Kinds(), overlay.NodeKinds, overlay.LinkKinds, []events.Kind{events.PlanRequested})
+	all := slices.Concat(changes.Kinds(), overlay.NodeKinds, overlay.LinkKinds, overlay.SnapshotKinds, []events.Kind{events.PlanRequested})
 	slices.Sort(all)
 	return slices.Compact(all)
 }
@@ -124,7 +124,7 @@ func (v *View) Parts(now time.Time) map[string]any {
 	for minute, points := range v.progress.minutes() {
 		parts[fmt.Sprint("points/", minute)] = points
 	}
-	parts["now"] = v.status(nodes, plan)
+	parts["now"] = v.status(nodes, plan, now)
 	return parts
 }
 

@@ -302,3 +302,26 @@ func TestADetailHasWhyThePlanIsThisOne(t *testing.T) {
 		t.Error("generation 7, which there is not, is told")
 	}
 }
+
+func TestSnapshotsThatAreLateAreTrouble(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(8, four...)
+	for _, step := range []uint64{1, 2} {
+		l.say(events.SnapshotCompleted, "disk", &events.CompleteSnapshot{Tier: "disk", Step: step, Plan: events.Digest(nil)})
+	}
+	figures := l.view.Figures(l.now)
+	if step := figures.Step; step <= 10 {
+		t.Fatalf("the log of the test stands at step %d", step)
+	}
+	if !figures.Late["disk"] || figures.Level != Trouble || !strings.HasPrefix(figures.Says, "no snapshot is complete in disk since step 2") {
+		t.Errorf("%s: %s, late %v, age %v", figures.Level, figures.Says, figures.Late, figures.Age)
+	}
+	l.say(events.SnapshotCompleted, "disk", &events.CompleteSnapshot{Tier: "disk", Step: figures.Step, Plan: events.Digest(nil)})
+	if figures = l.view.Figures(l.now); figures.Late["disk"] || figures.Level != Calm {
+		t.Errorf("%s: %s, late %v", figures.Level, figures.Says, figures.Late)
+	}
+	if age := figures.Age["disk"]; age < 0 || age > 60 {
+		t.Errorf("it is %v s old", age)
+	}
+}

@@ -53,5 +53,7 @@ listen(['now', 'plan'], () => {
       'measured, of the median node; planned is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '
       + 'how long passes and steps took before. It is compared with the first steps under the plan, and again where those change by a tenth'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
-    figure('Generation', now.generation || '–'));
+    figure('Generation', now.generation || '–'),
+    ...(now.snapshots ?? []).map((tier) => figure(`Snapshot, ${tier.tier}`, tier.step ? `step ${tier.step.toLocaleString('en')}` : '–', tier.step ? `${Math.max(0, now.step - tier.step)} steps back` : 'none is complete yet',
+      `the newest that all units are written of${tier.step ? `, at ${new Date(tier.at).toLocaleTimeString()}` : ''}`)));
 });

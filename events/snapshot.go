@@ -1,0 +1,42 @@
+package events
+
+// SnapshotPart tells that a node wrote its part of a snapshot to its end. What is complete the restorer says, once parts
+// have all units.
+type SnapshotPart struct {
+	Node  string  `json:"node" is:"token"`
+	Tier  string  `json:"tier" is:"one=memory|disk|remote"` // where it lies
+	Step  uint64  `json:"step"`                             // completed steps
+	Plan  string  `json:"plan" is:"digest"`                 // digest of the plan under which the step was trained
+	Units []Range `json:"units" is:"count=1..4096,each=units"`
+}
+
+// CompleteSnapshot tells that the nodes of a plan together wrote all units of a snapshot to a tier. Nobody removes a part
+// of the newest complete one.
+type CompleteSnapshot struct {
+	Tier string `json:"tier" is:"one=memory|disk|remote"`
+	Step uint64 `json:"step"`             // completed steps
+	Plan string `json:"plan" is:"digest"` // digest of the plan under which the step was trained
+}
+
+// OverdueSnapshot tells that units of a snapshot were not written by when parts of the second one after it were. Where one of
+// several holders writes a unit, another one writes it from here on.
+type OverdueSnapshot struct {
+	Tier  string  `json:"tier" is:"one=memory|disk|remote"`
+	Step  uint64  `json:"step"`                                // completed steps
+	Plan  string  `json:"plan" is:"digest"`                    // digest of the plan under which the step was trained
+	Units []Range `json:"units" is:"count=1..4096,each=units"` // that nobody wrote
+}
+
+func (s *SnapshotPart) Validate() error {
+	c := within(s)
+	c.ranges("units", s.Units)
+	return c.err
+}
+
+func (s *CompleteSnapshot) Validate() error { return within(s).err }
+
+func (s *OverdueSnapshot) Validate() error {
+	c := within(s)
+	c.ranges("units", s.Units)
+	return c.err
+}

@@ -1,0 +1,154 @@
+package snapshots
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
+)
+
+// complete returns the newest step of which nodes can read all three units together, as the negotiator looks for it.
+func (s *scene) complete(nodes ...*Snapshots) (newest uint64) {
+	have := map[uint64]map[int]bool{}
+	for _, node := range nodes {
+		for _, snapshot := range node.List(s.t.Context()) {
+			for _, units := range snapshot.Units {
+				for unit := units.First; unit < units.End; unit++ {
+					if have[snapshot.Step] == nil {
+						have[snapshot.Step] = map[int]bool{}
+					}
+					have[snapshot.Step][unit] = true
+				}
+			}
+		}
+	}
+	for step, units := range have {
+		if len(units) == 3 {
+			newest = max(newest, step)
+		}
+	}
+	return newest
+}
+
+// cannotWrite has nothing be written of a node's snapshots of these steps, as where a disk is broken.
+func (s *scene) cannotWrite(node string, steps ...uint64) {
+	jobs, err := filepath.Glob(filepath.Join(s.own[node], "c", "*"))
+	if err != nil || len(jobs) == 0 {
+		s.t.Fatal("the node has no snapshot yet", err)
+	}
+	for _, step := range steps {
+		in := filepath.Join(jobs[0], strings.Split(folder(retention.ID{Step: step, Plan: s.digest()}, node), "/")[0])
+		if err := os.WriteFile(in, nil, 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// A pipeline: a holds units 0-1, b holds unit 2, and each writes what it holds to a folder of its own.
+func TestANodeThatCannotWriteTakesTheLastCompleteSnapshotFromNobody(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a"), s.open("b")
+	for step := uint64(8); step <= 16; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 2)
+		s.captures(b, machine.DiskTier, step, 2, 3)
+		s.tells(step)
+	}
+	s.cannotWrite("b", 24, 32, 40)
+	for step := uint64(24); step <= 400; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 2)
+		if step <= 40 {
+			s.captures(b, machine.DiskTier, step, 2, 3)
+		}
+		if at := s.complete(a, b); at != 16 {
+			t.Fatalf("at step %d the newest complete snapshot is of step %d: expected 16 to be kept until there is another", step, at)
+		}
+	}
+	if parts := len(s.lists(a)); parts > 2+mostOpen+1 {
+		t.Errorf("a keeps %d parts while b writes none: expected a bound", parts)
+	}
+}
+
+func TestASlowDiskAndAFastOneHaveSnapshotsInCommon(t *testing.T) {
+	s := newScene(t)
+	a, b := s.open("a"), s.open("b")
+	newest, writing := uint64(0), uint64(0)
+	for step := uint64(8); step <= 400; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 2)
+		switch {
+		case writing == 0:
+			writing = step
+		case step >= writing+20: // 2.5 intervals later b has it
+			s.captures(b, machine.DiskTier, writing, 2, 3)
+			s.tells(writing)
+			writing = 0
+		}
+		at := s.complete(a, b)
+		if at < newest {
+			t.Fatalf("at step %d the newest complete snapshot is of step %d, and was of step %d", step, at, newest)
+		}
+		newest = at
+	}
+	if newest < 360 {
+		t.Errorf("at step 400 the newest complete snapshot is of step %d", newest)
+	}
+}
+
+// room is a folder on a disk of so many bytes.
+func room(t *testing.T, bytes string) string {
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+bytes); err != nil {
+		t.Skipf("no disk that can be filled without root: %v", err)
+	}
+	t.Cleanup(func() { syscall.Unmount(dir, syscall.MNT_DETACH) })
+	return dir
+}
+
+func TestAFullDiskGivesUpTheOldestSnapshotAndNeverTheNewestCompleteOne(t *testing.T) {
+	s := newScene(t)
+	s.own["a"] = room(t, "64k") // of pages of 4 KiB: three units and a manifest take four, a folder none
+	s.plan.Nodes = append(s.plan.Nodes, events.Member{Node: "a"})
+	a := s.open("a")
+	fill := filepath.Join(s.own["a"], "others")
+	if err := os.WriteFile(fill, make([]byte, 28<<10), 0o600); err != nil { // nine pages are left: for two parts
+		t.Fatal(err)
+	}
+	for step := uint64(8); step <= 400; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 3)
+		if step == 16 {
+			s.tells(8) // the rest nobody else writes
+		}
+	}
+	s.expectReadable(a, "400: 0-3", "8: 0-3")
+	if files := len(s.files(s.own["a"])); files != 1+2*4 {
+		t.Errorf("%d files: expected two parts of four", files)
+	}
+	folders, _ := filepath.Glob(filepath.Join(s.own["a"], "c", "*", "*"))
+	if len(folders) != 2 {
+		t.Errorf("%d folders of snapshots are left", len(folders))
+	}
+}
+
+func TestWhatCouldNotBeWrittenIsRemovedAtOnce(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.DiskTier, 8, 0, 3)
+	before := s.files(s.own["a"])
+	disk := a.tiers[slices.IndexFunc(a.tiers, func(t *tier) bool { return t.name == machine.DiskTier })]
+	id := retention.ID{Step: 16, Plan: s.digest()}
+	if err := os.MkdirAll(filepath.Join(disk.lies, unitKey(id, "a", 1), "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := disk.write(t.Context(), Part{ID: id, Units: []Unit{{0, content(0, 16)}, {1, content(1, 16)}}}, "a", known{}); err == nil || errors.Is(err, errNoRoom) {
+		t.Fatalf("written: %v", err)
+	}
+	if after := s.files(s.own["a"]); !slices.Equal(before, after) {
+		t.Errorf("what could not be written left %q", after)
+	}
+}

@@ -1,0 +1,85 @@
+package overlay
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// SnapshotKinds are the events that tell of snapshots.
+var SnapshotKinds = []events.Kind{events.SnapshotCompleted, events.SnapshotOverdue}
+
+// Snapshot is what the log tells last of a tier of snapshots.
+type Snapshot struct {
+	Tier      string         `json:"tier"`
+	Step      uint64         `json:"step"`                // of the last that is complete, in completed steps; zero: none is
+	At        time.Time      `json:"at,omitzero"`         // when that was said
+	Every     uint64         `json:"every,omitempty"`     // steps between the last two; zero: not known
+	Overdue   uint64         `json:"overdue,omitempty"`   // step of one behind it that is not complete; zero: none is late
+	Unwritten []events.Range `json:"unwritten,omitempty"` // units of that which nobody wrote
+}
+
+// lateTurns is how many snapshots in a row may be missing. One that takes longer to write than lies between two has the next
+// skipped, and one is skipped while a plan changes.
+const lateTurns = 4
+
+// Late reports whether snapshots that were to be complete by a step are not.
+func (s Snapshot) Late(step uint64) bool {
+	if s.Step == 0 {
+		return s.Overdue > 0
+	}
+	return s.Every > 0 && step > s.Step+lateTurns*s.Every
+}
+
+// Says tells how late a tier is, and why as far as that is known.
+func (s Snapshot) Says(now time.Time) string {
+	says := fmt.Sprintf("no snapshot was complete in %s yet", s.Tier)
+	if s.Step > 0 {
+		says = fmt.Sprintf("no snapshot is complete in %s since step %d, %v ago", s.Tier, s.Step, now.Sub(s.At).Round(time.Second))
+	}
+	if s.Overdue > 0 {
+		var units []string
+		for _, r := range s.Unwritten {
+			units = append(units, fmt.Sprintf("%d to %d", r.First, r.End-1))
+		}
+		says += fmt.Sprintf(": of step %d nobody wrote the units %.200s", s.Overdue, strings.Join(units, ", "))
+	}
+	return says
+}
+
+// Snapshots lists what is known of each tier, in the order of their names.
+func (o *Overlay) Snapshots() (all []Snapshot) {
+	for _, tier := range slices.Sorted(maps.Keys(o.snapshots)) {
+		all = append(all, *o.snapshots[tier])
+	}
+	return all
+}
+
+func (o *Overlay) takeSnapshot(event events.Event) {
+	switch event.Kind {
+	case events.SnapshotCompleted:
+		if told, err := events.Open[events.CompleteSnapshot](event); err == nil {
+			s := o.tier(told.Tier)
+			if s.Step > 0 && told.Step > s.Step {
+				s.Every = told.Step - s.Step
+			}
+			s.Step, s.At, s.Overdue, s.Unwritten = told.Step, event.Logged, 0, nil
+		}
+	case events.SnapshotOverdue:
+		if told, err := events.Open[events.OverdueSnapshot](event); err == nil {
+			s := o.tier(told.Tier)
+			s.Overdue, s.Unwritten = told.Step, told.Units
+		}
+	}
+}
+
+func (o *Overlay) tier(name string) *Snapshot {
+	if o.snapshots[name] == nil {
+		o.snapshots[name] = &Snapshot{Tier: name}
+	}
+	return o.snapshots[name]
+}

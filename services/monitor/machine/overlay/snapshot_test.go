@@ -1,0 +1,45 @@
+package overlay
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+func TestHowOldTheNewestCompleteSnapshotIsAndWhatIsLate(t *testing.T) {
+	o, at := New(), time.Unix(1000, 0)
+	say := func(kind events.Kind, payload events.Payload) {
+		at = at.Add(time.Minute)
+		event := events.Speaker{Source: "/restorer", Cluster: "c"}.First(at, fmt.Sprint(at), kind, "disk", payload)
+		event.Logged = at
+		o.Take(event)
+	}
+	plan := events.Digest([]byte("plan"))
+	if all := o.Snapshots(); len(all) > 0 {
+		t.Fatalf("known before anything was said: %v", all)
+	}
+	say(events.SnapshotOverdue, &events.OverdueSnapshot{Tier: "disk", Step: 100, Plan: plan, Units: []events.Range{{First: 4, End: 6}}})
+	tier := o.Snapshots()[0]
+	if !tier.Late(300) || tier.Says(at) != "no snapshot was complete in disk yet: of step 100 nobody wrote the units 4 to 5" {
+		t.Errorf("late %v: %s", tier.Late(300), tier.Says(at))
+	}
+	for _, step := range []uint64{300, 400} {
+		say(events.SnapshotCompleted, &events.CompleteSnapshot{Tier: "disk", Step: step, Plan: plan})
+	}
+	tier = o.Snapshots()[0]
+	if tier.Late(800) || !tier.Late(801) || tier.Step != 400 || tier.Every != 100 {
+		t.Errorf("%+v: expected step 400 to be late behind step 800", tier)
+	}
+	say(events.SnapshotOverdue, &events.OverdueSnapshot{Tier: "disk", Step: 500, Plan: plan, Units: []events.Range{{First: 0, End: 1}}})
+	tier = o.Snapshots()[0]
+	if tier.Late(800) || !strings.HasPrefix(tier.Says(at), "no snapshot is complete in disk since step 400, 1m0s ago: of step 500") {
+		t.Errorf("late %v: %s", tier.Late(800), tier.Says(at))
+	}
+	say(events.SnapshotCompleted, &events.CompleteSnapshot{Tier: "disk", Step: 200, Plan: plan}) // training went back
+	if tier = o.Snapshots()[0]; tier.Step != 200 || tier.Every != 100 || tier.Overdue > 0 {
+		t.Errorf("%+v", tier)
+	}
+}

@@ -1,0 +1,146 @@
+package machine
+
+import (
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
+
+// keeping follows which snapshots of a plan are complete: their parts have all units, of the nodes that the plan has hold
+// them. A node may say that it wrote what it did not, of the units that it holds and of no others.
+type keeping struct {
+	Plan  string                    `json:"plan"` // its digest; empty until it is committed
+	Units int                       `json:"units"`
+	Holds map[string][]events.Range `json:"holds"` // by node
+	Tiers map[string]*kept          `json:"tiers,omitempty"`
+}
+
+// kept is what was said of a tier.
+type kept struct {
+	Open []openSnapshot `json:"open,omitempty"` // in the order of their steps, at most mostOpen
+	Done []uint64       `json:"done,omitempty"` // steps that were complete last, at most mostOpen
+}
+
+// openSnapshot is one of which not all units are written.
+type openSnapshot struct {
+	Step    uint64         `json:"step"`
+	Missing []events.Range `json:"missing"`
+	Overdue bool           `json:"overdue,omitempty"` // that was said
+}
+
+const (
+	// mostOpen bounds what is remembered of a tier. Where more are open the one is forgotten that lacks most.
+	mostOpen = 16
+	// overdueAfter is how many later snapshots have parts before the units that are missing are told.
+	overdueAfter = 2
+	// mostKeeping is of how many plans, the newest: a part may be written when the next plan is in force already.
+	mostKeeping = 2
+)
+
+func newKeeping(plan *events.Plan) *keeping {
+	return &keeping{Units: plan.UnitCount(), Holds: plan.UnitsOfAll()}
+}
+
+// wrote notes that a node wrote its part of a snapshot. O(open snapshots x ranges of units).
+func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.Event {
+	at := slices.IndexFunc(m.state.Keeping, func(k *keeping) bool { return k.Plan == part.Plan })
+	if at < 0 {
+		return nil
+	}
+	k := m.state.Keeping[at]
+	units := common(k.Holds[part.Node], part.Units)
+	tier := k.tier(part.Tier)
+	if len(units) == 0 || slices.Contains(tier.Done, part.Step) {
+		return nil
+	}
+	if tier.note(part.Step, units, k.Units) {
+		return []events.Event{m.speaker.Say(cause, events.SnapshotCompleted, part.Tier,
+			&events.CompleteSnapshot{Tier: part.Tier, Step: part.Step, Plan: part.Plan})}
+	}
+	var said []events.Event
+	for i := range max(0, len(tier.Open)-overdueAfter) {
+		if open := &tier.Open[i]; !open.Overdue {
+			open.Overdue = true
+			said = append(said, m.speaker.Say(cause, events.SnapshotOverdue, part.Tier,
+				&events.OverdueSnapshot{Tier: part.Tier, Step: open.Step, Plan: part.Plan, Units: open.Missing}))
+		}
+	}
+	return said
+}
+
+func (k *keeping) tier(name string) *kept {
+	if k.Tiers == nil {
+		k.Tiers = map[string]*kept{}
+	}
+	if k.Tiers[name] == nil {
+		k.Tiers[name] = &kept{}
+	}
+	return k.Tiers[name]
+}
+
+// note takes units of a snapshot, and reports whether it has all. What is older than a complete one nobody waits for.
+func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) {
+	at, found := slices.BinarySearchFunc(t.Open, step, func(open openSnapshot, step uint64) int {
+		return int(min(max(int64(open.Step)-int64(step), -1), 1))
+	})
+	if !found {
+		t.Open = slices.Insert(t.Open, at, openSnapshot{Step: step, Missing: []events.Range{{First: 0, End: all}}})
+	}
+	t.Open[at].Missing = without(t.Open[at].Missing, units)
+	if len(t.Open[at].Missing) > 0 {
+		t.bound()
+		return false
+	}
+	t.Open = t.Open[at+1:]
+	t.Done = append(t.Done[max(0, len(t.Done)-mostOpen+1):], step)
+	return true
+}
+
+// bound forgets the snapshot that lacks most, of several the newest, where there are too many.
+func (t *kept) bound() {
+	if len(t.Open) <= mostOpen {
+		return
+	}
+	most, at := -1, 0
+	for i, open := range t.Open {
+		if lacks := count(open.Missing); lacks >= most {
+			most, at = lacks, i
+		}
+	}
+	t.Open = slices.Delete(t.Open, at, at+1)
+}
+
+func count(ranges []events.Range) (units int) {
+	for _, r := range ranges {
+		units += r.End - r.First
+	}
+	return units
+}
+
+// common returns what both lists of ranges have.
+func common(a, b []events.Range) (both []events.Range) {
+	for _, x := range a {
+		for _, y := range b {
+			if first, end := max(x.First, y.First), min(x.End, y.End); first < end {
+				both = append(both, events.Range{First: first, End: end})
+			}
+		}
+	}
+	return both
+}
+
+// without returns what is in ranges and not in others.
+func without(ranges, others []events.Range) []events.Range {
+	for _, other := range others {
+		var rest []events.Range
+		for _, r := range ranges {
+			for _, part := range []events.Range{{First: r.First, End: min(r.End, other.First)}, {First: max(r.First, other.End), End: r.End}} {
+				if part.First < part.End {
+					rest = append(rest, part)
+				}
+			}
+		}
+		ranges = rest
+	}
+	return ranges
+}
