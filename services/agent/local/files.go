@@ -230,6 +230,7 @@ const (
 	wordPhase
 	wordWork
 	wordStill
+	wordOut
 )
 
 // word returns a word of the control page, which both sides write.

@@ -35,13 +35,16 @@ func (s *state) left() map[int]imported {
 		return units
 	}
 	made, whole := s.script().Whole()
+	isOut := s.copied && whole && s.files.word(wordOut) == made+1
 	for unit, step := range s.held {
 		written, isWritten := s.written[unit]
 		switch {
-		case s.unmade[unit], s.copied && (!isWritten || written != step || s.inOwn(unit)), s.trained[unit] && !whole:
+		case s.unmade[unit], s.trained[unit] && !whole:
 			continue
-		case s.trained[unit] && s.order > 0 && !s.copied:
+		case s.trained[unit] && s.order > 0 && (!s.copied || isOut && !s.inOwn(unit)):
 			step = made
+		case s.copied && (!isWritten || written != step || s.inOwn(unit)):
+			continue
 		}
 		units[unit] = imported{step, s.files.units[unit]}
 	}

@@ -109,3 +109,23 @@ func TestNothingIsKeptOfAScriptThatEndedWellOrThatLives(t *testing.T) {
 		t.Errorf("there are %q", left)
 	}
 }
+
+const copiedJoin = `{"units":[4096,4096],"batch":8,"microBatch":1,"digest":"test","state":"copied"}`
+
+func TestStateOfADeviceIsKeptWhereTheScriptCopiedItOut(t *testing.T) {
+	for _, out := range []uint64{0, 1, 2} { // one more than the step at which it was copied
+		r := newRig(t)
+		c := r.join(copiedJoin)
+		r.commit(0, c.member)
+		c.trainFirst(c.next(orderStep, Report{Order: c.next(orderAdopt, Report{}).ID}))
+		c.setWord(wordPhase, phaseInStep)
+		c.setWord(wordOut, out)
+		if exit := c.dies(); exit.Keeps != (out == 2) {
+			t.Errorf("out %d: it says %+v", out, exit)
+			continue
+		}
+		if claims := r.join(copiedJoin).claims().Claims; out == 2 && (len(claims) != 2 || claims[1].Digest != events.Digest(aStep) || claims[1].Step != 1) {
+			t.Errorf("it claims %+v: expected both units at step 1", claims)
+		}
+	}
+}

@@ -34,6 +34,7 @@ func takeFiles(parent, path string, units []int64) (*files, record, error) {
 	}
 	f.setWord(wordAbort, 0) // the ids of orders begin anew
 	f.setWord(wordStill, 0) // who copied is no more
+	f.setWord(wordOut, 0)
 	kept, _ := f.recorded()
 	return f, kept, nil
 }

@@ -26,6 +26,7 @@ import mmap
 import os
 import re
 import select
+import signal
 import socket
 import sys
 import threading
@@ -36,11 +37,12 @@ import weakref
 
 __all__ = ["join", "announce", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
 
-_ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL = range(6)  # words of the control page
+_ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL, _OUT = range(7)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
 _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
+_END_SECONDS = 60  # for an interpreter to end after an error that nobody caught
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
 
@@ -180,6 +182,8 @@ class Job:
         self.total_steps = total_steps
         self.done = 0  # completed steps
         self.finished = False
+        self._state, self._step, self._asks = None, None, False  # as steps() has it; the last one; an order is waited for or done
+        agent.ends = self._copy_out
 
     def steps(self, state=None):
         """Yields each step to train, until training is complete. `state` may have these methods:
@@ -188,8 +192,9 @@ class Job:
         apply(step)         applies the sums that the trainer is ready with (needed where step.ready is called)
         give(units, step)   writes these units into job.units (copied state and, at step 0, lazy one)
         """
-        report, breaks = {"order": 0, "done": 0}, 0
+        report, breaks, self._state = {"order": 0, "done": 0}, 0, state
         while True:
+            self._asks = True
             order = self._agent.next(report)
             kind = order["order"]
             if kind == "left":
@@ -198,7 +203,8 @@ class Job:
                 self.finished = True
                 return
             if kind == "step":
-                step = Step(self, self._agent, order)
+                step = self._step = Step(self, self._agent, order)
+                self._asks = False
                 yield step
                 report = step._report()
                 breaks = breaks + 1 if report.get("broken") else 0
@@ -226,6 +232,17 @@ class Job:
             self._agent.set(_COMPLETED, step)
             self._agent.set(_READY, step)
         return {"done": self.done}
+
+    def _copy_out(self):
+        """Copies a state that lies elsewhere, on a GPU say, into the units, for the agent to keep it. Of a pipeline nobody says here which
+        units it holds; and while an order is waited for, the units are the agent's."""
+        if not self._agent.copied or self._asks or not hasattr(self._state, "give"):
+            return
+        if self._agent.get(_PHASE) == _APPLYING and not self._step.committed:
+            return
+        step = self._agent.get(_COMPLETED)
+        self._state.give(list(range(len(self.units))), step)
+        self._agent.set(_OUT, step + 1)
 
     def leave(self, reason="the trainer asked to", deadline=0):
         """Asks to go. steps() raises Left once the cluster can do without this trainer. Where that takes longer than the
@@ -509,6 +526,8 @@ class _Agent:
         self.path, self.lost = path, False
         self.leaves = collections.deque(maxlen=4)  # why this trainer is to leave, each time that it was told
         self.replicas = joining["job"]["kind"] == "data-parallel"
+        self.copied = joining["state"] == "copied" and self.replicas and not joining["lazy"]
+        self.ends = None  # is called where the script ends by an error
         self.connections = threading.local()
         self.lock = threading.Lock()
         self.watched, self.abort = 0, None  # id of the step that may be aborted, and how
@@ -521,6 +540,7 @@ class _Agent:
         paths = (os.path.join(self.joining["dir"], f"unit-{n}") for n in range(len(joining["units"])))
         self.units = [memoryview(_mapped(path)) for path in paths]
         _forget_in_children(self)
+        _end_by_errors(self)
 
     def _join(self, joining):
         """Joins and opens the session; to join again, `joining` says where the state lies."""
@@ -636,6 +656,17 @@ class _Agent:
                 elif line.startswith(b'{"late"') and not _NO_OTHER:
                     _say(f"reknit: {json.loads(line)['late']}")
 
+    def part(self):
+        """Ends this trainer for the agent, which keeps the state that it leaves: nothing is changed there any more."""
+        try:
+            self.ends()
+        except Exception:  # the state of a device that failed, say: others must have it
+            _say(traceback.format_exc())
+        self.alive.close()  # before the session, after whose end agents look at it
+        with self.lock:
+            self.lost = True
+        self.stream.shutdown(socket.SHUT_RDWR)
+
     def _give_up(self, step):
         with self.lock:
             due = self.watched and (step is None or self.watched <= step)
@@ -692,6 +723,26 @@ def _failure(status, path, content):
     if path.startswith("store/"):
         return {404: KeyError, 410: StepAborted, 409: WrongOrder}.get(status, Refused)(text)
     return {404: AgentLost, 409: WrongOrder, 410: Left}.get(status, Refused)(text)  # 404: it knows of no such session
+
+
+def _end_by_errors(agent):
+    """Has an error that nobody catches end this trainer at once for its agent, and the process soon: an interpreter may wait at its end
+    for ever, for a thread of the script, or for one of PyTorch in which a backward pass failed."""
+    before, known, pid = sys.excepthook, weakref.ref(agent), os.getpid()
+
+    def end(kind, error, trace):
+        before(kind, error, trace)
+        one = known()
+        if one is None or os.getpid() != pid or sys.flags.interactive or hasattr(sys, "ps1"):
+            return
+        try:
+            one.part()
+        except OSError:
+            pass  # the agent is gone
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(_END_SECONDS)
+
+    sys.excepthook = end
 
 
 def _forget_in_children(agent):

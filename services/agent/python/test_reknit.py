@@ -8,8 +8,11 @@ import mmap
 import os
 import pathlib
 import queue
+import signal
 import socket
 import socketserver
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,7 +23,7 @@ import urllib.parse
 import reknit
 
 PATIENCE = 20.0  # seconds; nothing takes that long
-ABORT, COMPLETED, READY, PHASE, WORK, STILL = range(6)
+ABORT, COMPLETED, READY, PHASE, WORK, STILL, OUT = range(7)
 
 
 class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
@@ -646,6 +649,57 @@ class WithAnAgent(unittest.TestCase):
             os.write(tell, b"x")
             os.close(told)
             os.close(tell)
+
+    def ends_by_an_error(self, job, state=None, committed=False):
+        """Has a script end by an error in its first step, and returns after how many seconds the process is to end."""
+        for step in job.steps(state):
+            if committed:
+                step.commit()
+            with unittest.mock.patch("signal.alarm") as alarm, unittest.mock.patch("sys.stderr"):
+                sys.excepthook(ValueError, ValueError("record 3605"), None)
+            return alarm.call_args[0][0]
+
+    def test_a_script_that_ends_by_an_error_has_ended_for_its_agent_whatever_holds_its_process(self):
+        self.agent.step(0)
+        self.assertEqual(60, self.ends_by_an_error(self.join()))
+        self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+        with open(os.path.join(self.agent.folder.name, "control"), "rb") as control:
+            fcntl.flock(control, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the files count as in use
+        self.assertEqual(0, self.agent.page[OUT])
+
+    def test_a_state_that_lies_elsewhere_is_copied_out_where_a_script_ends_by_an_error(self):
+        for committed in (False, True):
+            agent, state = Agent(), State()
+            self.addCleanup(agent.close)
+            agent.step(0)
+            with unittest.mock.patch.dict(os.environ, REKNIT_AGENT=agent.socket_path):
+                job = reknit.join(units=[8], batch=6, digest="test", state="copied")
+            self.ends_by_an_error(job, state=state, committed=committed)
+            self.assertEqual([("give", [0], int(committed))], state.asked)
+            self.assertEqual(1 + committed, agent.page[OUT])
+
+    def test_what_an_update_left_in_part_is_not_copied_out(self):
+        agent, state = Agent(), State()
+        self.addCleanup(agent.close)
+        agent.step(0)
+        with unittest.mock.patch.dict(os.environ, REKNIT_AGENT=agent.socket_path):
+            job = reknit.join(units=[8], batch=6, digest="test", state="copied")
+        for step in job.steps(state):
+            with self.assertRaises(reknit.Error):
+                step.commit(lambda: 1 / 0)
+            with unittest.mock.patch("signal.alarm"), unittest.mock.patch("sys.stderr"):
+                sys.excepthook(ValueError, ValueError("in part"), None)
+            break
+        self.assertEqual(([], 0), (state.asked, agent.page[OUT]))
+
+    def test_a_process_that_cannot_end_after_an_error_is_ended(self):
+        self.agent.step(0)
+        script = ("import threading, reknit\nreknit._END_SECONDS = 1\njob = reknit.join(units=[8], batch=6, digest='test')\n"
+                  "threading.Thread(target=threading.Event().wait).start()\nfor step in job.steps():\n    raise ValueError('x')\n")
+        ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=3 * PATIENCE,
+                               cwd=os.path.dirname(reknit.__file__))
+        self.assertEqual(-signal.SIGALRM, ended.returncode, ended.stderr)
+        self.assertIn("ValueError: x", ended.stderr)
 
     def test_values_are_exchanged_and_what_is_not_there_is_a_key_error(self):
         job = self.join()
