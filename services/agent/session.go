@@ -129,6 +129,9 @@ func (s *Session) Leave(reason string, deadline time.Duration) {
 	})
 }
 
+// Heard returns nil once the hub has answered, and else why it did not before ctx ended.
+func (s *Session) Heard(ctx context.Context) error { return s.bus.Conn().FlushWithContext(ctx) }
+
 // Ready reports why the node cannot take part now: nil when it is connected and the session goes on.
 func (s *Session) Ready() error {
 	if !s.bus.Conn().IsConnected() {

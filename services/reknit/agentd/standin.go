@@ -25,6 +25,7 @@ type standIn struct {
 	script string        // its name; empty: it is not known
 	places chan place    // the newest, unless it was taken
 	broken chan failure  // the last, unless it was told
+	cut    chan struct{} // a token: the hub has not heard the node for too long
 	ended  chan error    // one: why no more places come
 	closed chan struct{} // when nothing is left of it
 	cancel context.CancelFunc
@@ -75,6 +76,7 @@ const (
 func beginStandIn(ctx context.Context, config Config, script string) *standIn {
 	s := &standIn{
 		config: config, script: script, places: make(chan place, 1), broken: make(chan failure, 1),
+		cut:   make(chan struct{}, 1),
 		ended: make(chan error, 1), closed: make(chan struct{}),
 	}
 	ctx, s.cancel = context.WithCancel(ctx)
@@ -92,6 +94,9 @@ func (s *standIn) close(exit end) {
 func (s *standIn) run(ctx context.Context) {
 	defer close(s.closed)
 	err := s.join(ctx)
+	if err == nil {
+		go s.listen(ctx)
+	}
 	for err == nil {
 		err = s.step(ctx)
 	}

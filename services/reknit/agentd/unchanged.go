@@ -85,6 +85,8 @@ func (u *unchanged) turn() error {
 		return u.take(next)
 	case exit := <-ended:
 		return u.end(exit)
+	case <-u.standIn.cut:
+		return u.fence()
 	case err := <-u.standIn.ended:
 		if errors.Is(err, agent.ErrLeft) {
 			_ = u.halt()   // likewise
@@ -127,6 +129,17 @@ func (u *unchanged) take(next place) error {
 			"master", next.host+":"+next.port, "restarts left", u.restarts)
 	}
 	return err
+}
+
+// fence ends a script that the others may soon start again elsewhere. Should they have waited, all are started again.
+func (u *unchanged) fence() error {
+	if u.child == nil {
+		return nil
+	}
+	slog.Warn("the hub does not hear this node: its script is stopped before the others go on without it", "after", unheardFor.String())
+	done := u.halt()
+	u.standIn.breaks(failure{u.place.generation, "the script was stopped, for the hub did not hear its node"})
+	return done
 }
 
 // halt ends the script, if it runs: with SIGTERM, and with SIGKILL where its grace is over or who started it wants it gone at

@@ -1,0 +1,86 @@
+package agentd
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// A node that the hub does not hear, and that others reach, is given up after 60 s (services/monitor): they start their scripts without
+// it then. Its own script is stopped before: it would write beside theirs.
+const (
+	hearEvery  = time.Second
+	unheardFor = 20 * time.Second // and the grace of a script that is stopped, which is 30 s
+)
+
+// hearing is when the hub was last known to hear a node.
+type hearing struct {
+	last time.Time
+	cut  bool // was told since
+}
+
+// cutOff notes whether the hub hears, and reports once each time that it has not heard for too long. A clock that was stopped
+// with the process counts: the others did not wait for it.
+func (h *hearing) cutOff(now time.Time, hears bool) bool {
+	if hears {
+		h.last, h.cut = now, false
+		return false
+	}
+	if h.cut || now.Sub(h.last) < unheardFor {
+		return false
+	}
+	h.cut = true
+	return true
+}
+
+// listen tells when the hub does not hear the node any more.
+func (s *standIn) listen(ctx context.Context) {
+	h := hearing{last: time.Now()}
+	ticks := time.NewTicker(hearEvery)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+		hears := s.hears(ctx)
+		if h.cutOff(time.Now(), hears) && ctx.Err() == nil {
+			put(s.cut)
+		}
+	}
+}
+
+// hears reports whether the hub hears the node, or hears nobody: where all of its servers refuse a connection none of them runs, so
+// that nobody goes on without this node.
+func (s *standIn) hears(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, hearEvery)
+	defer cancel()
+	return s.session.Heard(ctx) == nil || refused(ctx, s.config.URL)
+}
+
+// refused reports whether all servers of a list of URLs refuse a connection.
+func refused(ctx context.Context, urls string) bool {
+	for one := range strings.SplitSeq(urls, ",") {
+		server, err := url.Parse(strings.TrimSpace(one))
+		if err != nil {
+			return false
+		}
+		host := server.Host
+		if server.Port() == "" {
+			host = net.JoinHostPort(server.Hostname(), "4222")
+		}
+		connection, err := new(net.Dialer).DialContext(ctx, "tcp", host)
+		if err == nil {
+			connection.Close()
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) {
+			return false
+		}
+	}
+	return true
+}
