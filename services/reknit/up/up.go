@@ -74,7 +74,12 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	defer server.Shutdown()
+	store, err := open(o.config(), server, out)
+	if err != nil {
+		server.Shutdown()
+		return err
+	}
+	defer func() { store.close() }()
 	page, err := processes.PageAddress(o.page) // behind NATS, whose port it must not find free
 	if err != nil {
 		return err
@@ -89,14 +94,20 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
 		logs, server.URL(), o.cluster)
-	<-ctx.Done()
+	if err := store.watch(ctx); err != nil {
+		return err
+	}
 	fmt.Fprintf(out, "stopped; what there is stays in %s, and reknit up with the same --dir goes on from there\n", o.dir)
 	return nil
 }
 
+func (o options) config() embedded.Config {
+	return embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port}
+}
+
 // serve starts NATS. A port that nobody named is kept for the next time, since agents know the address.
 func (o options) serve() (*embedded.Server, error) {
-	kept, config := filepath.Join(o.dir, "port"), embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port}
+	kept, config := filepath.Join(o.dir, "port"), o.config()
 	if o.port > 0 {
 		return embedded.Start(config)
 	}
