@@ -37,20 +37,38 @@ func (h *hearing) cutOff(now time.Time, hears bool) bool {
 	return true
 }
 
-// listen tells when the hub does not hear the node any more.
+// listen tells when the hub does not hear the node any more. It waits for no answer: a client that connects again holds a question up
+// for many seconds (16 s behind a proxy that passed nothing).
 func (s *standIn) listen(ctx context.Context) {
+	heard := make(chan struct{}, 1)
+	go s.ask(ctx, func() { put(heard) })
 	h := hearing{last: time.Now()}
 	ticks := time.NewTicker(hearEvery)
 	defer ticks.Stop()
 	for {
+		hears := false
 		select {
 		case <-ctx.Done():
 			return
+		case <-heard:
+			hears = true
 		case <-ticks.C:
 		}
-		hears := s.hears(ctx)
 		if h.cutOff(time.Now(), hears) && ctx.Err() == nil {
 			put(s.cut)
+		}
+	}
+}
+
+// ask asks again and again whether the hub hears the node.
+func (s *standIn) ask(ctx context.Context, heard func()) {
+	for ctx.Err() == nil {
+		if s.hears(ctx) {
+			heard()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(hearEvery):
 		}
 	}
 }
