@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -135,6 +136,7 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 		}
 		s.add(settings, machine.DiskTier, settings.DiskEvery, blob.PrefixedBucket(bucket, s.prefix()), 0)
 		s.tiers[len(s.tiers)-1].lies = filepath.Join(settings.Folder, s.prefix())
+		s.tellOthers(settings.Folder)
 	}
 	if settings.Bucket != "" && settings.RemoteEvery > 0 {
 		bucket, err := blob.OpenBucket(ctx, settings.Bucket)
@@ -160,6 +162,19 @@ func (s *Snapshots) add(settings Settings, name string, every uint64, bucket *bl
 
 // mostOpen is how many parts beside those that are kept may wait for others to write theirs.
 const mostOpen = 8
+
+// tellOthers says that the folder has snapshots of other jobs or clusters, where it has none of this one: somebody who trains on
+// with other settings may expect to go on from them. They stay, and are not read.
+func (s *Snapshots) tellOthers(root string) {
+	const most = 8 // that are named
+	folders, err := filepath.Glob(filepath.Join(root, "*", "*"))
+	own := filepath.Join(root, s.prefix())
+	if err != nil || len(folders) == 0 || slices.Contains(folders, own) {
+		return
+	}
+	slog.Warn("the snapshots in this folder are of another job or cluster: they are kept, and this job begins without them; a job is another "+
+		"where its model, settings or number of steps are", "node", s.owner.Node, "expected", own, "there", folders[:min(most, len(folders))])
+}
 
 // prefix is that of all objects of the cluster and job.
 func (s *Snapshots) prefix() string {

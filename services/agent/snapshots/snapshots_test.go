@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -371,4 +372,26 @@ func TestSnapshotsOfAnotherJobAreNotRead(t *testing.T) {
 	}
 	defer stranger.Close()
 	s.expectReadable(stranger)
+}
+
+func TestAJobThatFindsAnothersSnapshotsSaysSo(t *testing.T) {
+	s := newScene(t)
+	s.captures(s.open("a"), machine.DiskTier, 8, 0, 3)
+	var told bytes.Buffer
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(&told, nil)))
+	defer slog.SetDefault(before)
+	says := func(job string) bool {
+		told.Reset()
+		opened, err := Open(t.Context(), Settings{Folder: s.own["a"], DiskEvery: 1, Keep: 1},
+			Owner{Cluster: "c", Node: "a", Job: events.Job{Digest: events.Digest([]byte(job)), Layers: make([]events.LayerProfile, 3)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer opened.Close()
+		return strings.Contains(told.String(), "of another job or cluster")
+	}
+	if says("job") || !says("longer") {
+		t.Errorf("expected a word for another job, and none for the same: %s", &told)
+	}
 }
