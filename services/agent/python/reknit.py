@@ -406,6 +406,16 @@ class Step:
         self.committed, self._loss = True, float(loss)
         self._seconds = time.monotonic() - self._began if seconds is None else seconds
 
+    def change(self, work):
+        """Does what changes the state between two steps, while nobody copies its units."""
+        while self._agent.get(_STILL) and not self.aborted:
+            time.sleep(0.0005)
+        before = self._agent.get(_PHASE)
+        self._agent.set(_PHASE, _APPLYING)
+        self._agent.fence()
+        work()
+        self._agent.set(_PHASE, before)
+
     def give_up(self, why):
         """Gives the step up, because of an error or for a reason in words."""
         self._why = why if isinstance(why, BaseException) else None

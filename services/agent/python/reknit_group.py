@@ -24,7 +24,7 @@ import torch.distributed as dist
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 SLOW_SECONDS = 20  # after which a sum that waits for connections says so
 WAKE_SECONDS = 0.5  # between two looks whether a group was aborted
-DATA_PLANE = 2  # version of what add_up has processes say to each other: those of another one are of another job
+DATA_PLANE = 3  # version of what add_up has processes say to each other: those of another one are of another job
 SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
 

@@ -12,8 +12,7 @@ an optimizer of its own a layer is a unit of the state, which moves from process
 passes what to whom follows from the plan, what is rerouted from a lost process included. The gate, the store and what
 happens without an agent are as in reknit_torch.py.
 
-It needs reknit.py, reknit_torch.py, reknit_group.py, reknit_profile.py, reknit_state.py and reknit_routes.py beside it. It is tested with
-gloo on the CPU.
+It needs reknit_torch.py with what that needs, and reknit_routes.py beside it. It is tested with gloo on the CPU.
 """
 
 import collections
@@ -41,8 +40,13 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
     are those of reknit_torch.join; kind, stages, pipelines and layers are fields of the job, as in events.Job.
     """
     reknit.expect_whole("micro_batch", micro_batch, 1)
-    layers = Layers(build, count, optimizer)
+    try:
+        layers = Layers(build, count, optimizer)
+    except TypeError as error:
+        raise reknit.mistaken(TypeError, str(error)) from None
     backend = reknit_torch.checked(backend, layers.device, steps)
+    if layers.has_own_buffers:
+        job.setdefault("replicas", "alike")
     job.setdefault("layers", layers.profiles(micro_batch * math.prod(between)))
     plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
                         digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch} {steps}",
@@ -92,7 +96,7 @@ class Step(reknit_torch.AnyStep):
         self._states = {n: job.state.held[n].state for n in job.state.trained}
         for state in self._states.values():
             state.gradients.open()
-            state.learning_rate_scale = turn.learning_rate_scale
+            state.begin(turn.learning_rate_scale)
         self._like = state.gradients.buckets[-1].sums  # of the type and on the device of what comes and goes
         self._lost = torch.zeros_like(self._like[:1])  # loss of this process's micro-batches
 
@@ -168,13 +172,42 @@ class Step(reknit_torch.AnyStep):
             if self._turn.aborted or self._turn.given_up:
                 raise reknit.StepAborted(f"step {self.index} is given up")
             raise reknit.WrongOrder(f"step {self.index}: expected all of step.tasks to be run, {self._left} are left")
+        for state in self._states.values():
+            state.check()
         for layers, nodes in self._job.sums:
             ranks = [self._job.ranks[node] for node in nodes]
             for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
                 reknit_group.add_up(self._group, bucket.sums, ranks, self.rank, self._sends)
         self._group.sum(self._lost)
         self._sends.clear()
+        for state in self._states.values():
+            state.gradients.show()
         self.loss = self._lost.item()
+
+    def clip_grad_norm_(self, max_norm, norm_type=2.0):
+        """Scales the gradients of the whole batch and all layers, as torch.nn.utils.clip_grad_norm_ does, and returns what their norm was.
+
+        The norms of a process's layers go to all others, those of a layer from one of its holders.
+        """
+        self.reduce()
+        own = [parameter.grad for n in self._first_held() for parameter in self._states[n].gradients.parameters]
+        norms = torch.zeros(self.world, dtype=torch.float64, device=self._like.device)
+        if own:
+            each = torch.stack([torch.linalg.vector_norm(gradient.double(), norm_type) for gradient in own])
+            norms[self.rank] = torch.linalg.vector_norm(each, norm_type)
+        if self.loss is not None and not self._tried(lambda: self._group.sum(norms)):
+            self.loss = None
+        total = torch.linalg.vector_norm(norms, norm_type)
+        scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
+        for state in self._states.values():
+            for parameter in state.gradients.parameters:
+                parameter.grad.mul_(scale.to(parameter.grad.dtype))
+        return total.to(self._like.dtype)
+
+    def _first_held(self):
+        """Returns the layers of this process that no other one of a lower rank holds."""
+        lower = {n for layers, nodes in self._job.sums if min(self._job.ranks[node] for node in nodes) < self.rank for n in layers}
+        return [n for n in self._states if n not in lower]
 
     def _tried(self, part):
         made = super()._tried(part)
@@ -205,12 +238,15 @@ class Layers:
         self.memories = []  # of the units
         self.held, self.trained = {}, range(0)  # by number; what was trained before is held until a step is made without it
         self._there = set()  # units whose memory has what is to be gone on from
+        self.taken = 0  # times that state came from others
+        self.has_own_buffers = False
         self.sizes, self._parameters, digests = [], [], []
         for n in range(count):
             layer = self._make(n)  # one at a time: all of them may be more than this process can hold
             self.sizes += layer.state.sizes
             self._parameters.append(sum(p.numel() * p.element_size() for p in layer.module.parameters()))
             digests.append(layer.state.digest(""))
+            self.has_own_buffers |= any(map(reknit_torch.has_own_buffers, layer.module.modules()))
         self.mapped, self.device = layer.state.mapped, layer.state.gradients.loss.device
         self.digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()
         self._number_bytes = layer.state.gradients.buckets[-1].sums.element_size()
@@ -249,6 +285,7 @@ class Layers:
     def adopt(self, step, took):
         """Goes on from a step, of which these units came from others."""
         self._there.update(took)
+        self.taken += bool(took)
         for n in set(took) & set(self.held):
             self.held[n].state.adopt(step, [0])
 
@@ -259,12 +296,22 @@ class Layers:
         self.held = {n: self.held[n] for n in self.trained}
         self._there.intersection_update(self.trained)
 
+    def set_aside(self):
+        """Has the next undo bring back the layers as they are."""
+        for n in self.trained:
+            self.held[n].state.set_aside()
+
+    def end(self):
+        """Ends the last step of all."""
+        for layer in self.held.values():
+            layer.state.end()
+
     def keep(self):
-        """Keeps the layers' buffers as they are: the step is made."""
+        """Keeps the layers as they are: the step is made."""
         for n in self.trained:
             self.held[n].state.keep()
 
     def undo(self):
-        """Makes the layers' buffers what they were before a step that is given up."""
+        """Makes the layers what they were before a step that is given up."""
         for n in self.trained:
             self.held[n].state.undo()

@@ -1,205 +1,159 @@
-"""What a training step with PyTorch changes: parameters and the optimizer's state, in units that move; gradients, in buckets."""
+"""What a training step with PyTorch changes: a model, its optimizer and whatever else has a state, in units that move."""
 
 import hashlib
-import itertools
-import threading
 
 import torch
 
 import reknit
+import reknit_optimizer
+import reknit_values
+from reknit_gradients import Gradients, unhide
 
 UNIT_BYTES = 16 << 20  # of state in a unit, about: units are counted, and what moves is a unit
-BUCKET_BYTES = 25 << 20  # of gradients that are summed at once, about: as DistributedDataParallel has it
 ALIGNMENT = 64  # bytes, of a tensor in its unit
-
-# Their state begins at zero, so that it can be made before the first step.
-KNOWN_OPTIMIZERS = (
-    torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.Adamax, torch.optim.RMSprop, torch.optim.Adadelta)
-
-
-class Bucket:
-    """Gradients side by side, which are summed at once."""
-
-    def __init__(self, parameters, sums):
-        self.parameters, self.sums = parameters, sums
-        self.views, end = [], 0
-        for parameter in parameters:
-            first, end = end, end + parameter.numel()
-            self.views.append(sums[first:end].view_as(parameter))
-        self.missing = set()  # indexes of gradients that the backward pass is still to make
-        self.sum = None  # that was begun
-
-
-def buckets_of(parameters):
-    """Returns buckets of one type and device each, in the order in which a backward pass completes them."""
-    found, filling = [], {}  # indexes of parameters by bucket, and by kind in the bucket that has room
-    for index in reversed(range(len(parameters))):
-        kind = parameters[index].dtype, parameters[index].device
-        if kind not in filling:
-            filling[kind] = []
-            found.append(filling[kind])
-        filling[kind].append(index)
-        if sum(parameters[each].numel() for each in filling[kind]) * parameters[index].element_size() >= BUCKET_BYTES:
-            del filling[kind]
-    buckets = []
-    for indexes in sorted(found, key=min, reverse=True):
-        own = [parameters[index] for index in indexes]
-        sums = torch.zeros(sum(parameter.numel() for parameter in own), dtype=own[0].dtype, device=own[0].device)
-        buckets.append(Bucket(own, sums))
-    return buckets
-
-
-class Gradients:
-    """The gradients of all parameters, and the loss, in buckets: the last parameters first, as a backward pass makes them.
-
-    Each gradient moves into its bucket when it is made. In the last backward pass of a step the sum of a bucket over
-    the processes begins when its gradients are complete, in one order everywhere, while the pass goes on.
-    """
-
-    def __init__(self, parameters):
-        every = list(parameters)
-        self.parameters = [parameter for parameter in every if parameter.requires_grad]
-        self.frozen = [parameter for parameter in every if not parameter.requires_grad]
-        if not self.parameters:
-            raise TypeError("model: expected parameters that are trained, got none")
-        self.loss = torch.zeros(1, device=self.parameters[0].device)
-        self.buckets = [Bucket([], self.loss), *buckets_of(self.parameters)]
-        self._failed = None  # why a sum could not begin or end
-        self._group = None  # of the last backward pass of a step
-        self._in_step = self._in_backward = False
-        self._lock = threading.Lock()  # a backward pass has a thread for each device
-        self._hooked = [self._hook(bucket, at) for bucket in self.buckets for at in range(len(bucket.parameters))]
-
-    def _hook(self, bucket, at):
-        """Has _take called when a gradient was made, for as long as what is returned is kept."""
-        with torch.enable_grad():
-            parameter = bucket.parameters[at]
-            accumulator = parameter.expand_as(parameter).grad_fn.next_functions[0][0]
-        accumulator.register_hook(lambda *_: self._take(bucket, at))
-        return accumulator
-
-    def clear(self):
-        """Begins a step."""
-        self._end_sums()  # of a step that was given up, and its group with it: they write into the buckets until they end
-        self._failed, self._group, self._in_step = None, None, True
-        for bucket in self.buckets:
-            bucket.sums.zero_()
-        self._set([None] * len(bucket.views) for bucket in self.buckets)
-
-    def open(self):
-        """Begins a step in which the script goes backward by itself: its gradients add up in the buckets."""
-        for bucket in self.buckets:
-            bucket.sums.zero_()
-        self.show()
-
-    def backward(self, loss, group=None):
-        """Adds a loss and its gradients. With a group they are the last of this process, and their sums begin."""
-        self.loss.add_(loss.detach().to(self.loss.device))
-        for bucket in self.buckets:
-            bucket.missing = set(range(len(bucket.parameters)))
-        self._group, self._in_backward = group, True
-        try:
-            loss.backward()
-        finally:
-            self._in_backward = False
-
-    def _take(self, bucket, at):
-        """Moves a gradient into its bucket."""
-        if not self._in_step:
-            return  # the script's own
-        if not self._in_backward:
-            raise reknit.WrongOrder("loss.backward(): expected step.backward(loss), which counts it by its share of the step")
-        with self._lock:
-            if bucket.sum is not None:
-                raise reknit.WrongOrder("step.backward(loss): expected one gradient of each parameter, got another one: "
-                                        "call checkpoint(…, use_reentrant=False)")
-            parameter = bucket.parameters[at]
-            bucket.views[at].add_(parameter.grad.detach())
-            parameter.grad = None
-            bucket.missing.discard(at)
-            if self._group is not None and self._group.connected:
-                self._begin_sums()
-
-    def _begin_sums(self):
-        """Begins the sums of buckets that are complete, none before those that stand before it."""
-        for bucket in self.buckets:
-            if bucket.missing or self._failed:
-                return
-            if bucket.sum is None:
-                try:
-                    bucket.sum = self._group.begin(bucket.sums)
-                except RuntimeError as error:
-                    self._failed = error
-
-    def _end_sums(self):
-        for bucket in self.buckets:
-            try:
-                if bucket.sum is not None:
-                    bucket.sum.wait()
-            except RuntimeError as error:
-                self._failed = self._failed or error
-                self._group.abort()  # or the other sums end much later
-            bucket.sum = None
-
-    def sum(self, group):
-        """Ends the sums over all processes. RuntimeError: it cannot be done."""
-        if any(parameter.requires_grad for parameter in self.frozen):
-            raise TypeError("model: expected no parameter to be trained that was frozen when the process joined")
-        self._group = group
-        for bucket in self.buckets:
-            bucket.missing.clear()  # the pass is over: the others had no gradient
-        self._begin_sums()
-        self._end_sums()
-        if self._failed:
-            raise self._failed
-        group.finish(self.loss)
-
-    def show(self):
-        """Puts what was summed into the parameters, for a script that changes it; of a step that is given up as well."""
-        self._set(bucket.views for bucket in self.buckets)
-
-    def release(self):
-        """Ends a step. Its gradients were applied, and must not be once more."""
-        self._in_step = False
-        self._set([None] * len(bucket.views) for bucket in self.buckets)
-
-    def _set(self, gradients):
-        for bucket, own in zip(self.buckets, gradients):
-            for parameter, gradient in zip(bucket.parameters, own):
-                parameter.grad = gradient
+LAYOUT = 3  # version of what lies where in the units: processes of another one are of another job
+SPARE_BYTES = 16 << 10  # by which values may grow beyond four times what they take at the join
 
 
 class State:
-    """The tensors of a model and its optimizer, and the units in which they lie.
+    """A model, its optimizer and other objects that have a state_dict, and the units in which their states lie.
 
     On the CPU parameters and the optimizer's tensors are views of the units' memory, so that nothing is copied. Where some
-    tensors are elsewhere, all are copied when a unit is given or taken.
+    tensors are elsewhere, all are copied when a unit is given or taken. Tensors that share memory share it in the units.
 
-    The forward pass may change buffers, before anybody knows whether the step is made and while the agent copies units. So
-    each lies in memory of its own, and beside it as it was after the last step: that is what others are given.
+    A script may change buffers, other modules and values before anybody knows whether the step is made, and while the agent copies
+    units. So they lie in memory of their own, and in the units as they were after the last step: that is what others are given.
+    Values (settings of the optimizer, what a scheduler counts, extra state) are encoded behind the tensors of the last unit.
     """
 
-    def __init__(self, model, optimizer, mapped=None, unit_bytes=UNIT_BYTES):
-        own = {id(parameter) for parameter in model.parameters()}
-        others = sum(id(parameter) not in own for group in optimizer.param_groups for parameter in group["params"])
-        if others:
-            raise TypeError(f"optimizer: expected parameters of the model only, got {others} others: put all into one module")
-        self._began = begin(optimizer)
+    def __init__(self, model, optimizer, others=None, ignore=(), mapped=None, unit_bytes=UNIT_BYTES):
+        """others are objects with state_dict and load_state_dict by name; ignore has dotted names of what does not move."""
         self.model, self.optimizer = model, optimizer
-        self.gradients = Gradients(model.parameters())
+        self.modules, self.kept, self.objects = {"model": model}, [], {}
+        names = {id(parameter): name for name, parameter in model.named_parameters()}
+        for name, one in {"optimizer": optimizer, **(others or {})}.items():
+            if isinstance(one, torch.nn.Module):
+                self.modules[name] = one
+            elif hasattr(one, "param_groups"):
+                self.kept.append(reknit_optimizer.Kept(one, names, name))
+            else:
+                self.objects[name] = one
+        self.ignore = frozenset(ignore)
+        self.gradients = Gradients(model.named_parameters())
         self.learning_rate_scale = 1.0  # of the plan
-        self.units, self.sizes = [], []  # by unit: pairs of a tensor and its first byte; bytes
-        for tensor in tensors_of(model, optimizer):
+        self.update = None  # what makes a step of the gradients that are summed, where it is not the optimizer's step alone
+        self._names = {}  # by id: names of tensors, as they stand in errors and in ignore
+        self._extras = [each for where, module in self.modules.items() for each in self._extra(where, module)]
+        tensors = list(self._tensors())
+        self._memory = bytearray(4 * reknit_values.room(self._tree()) + SPARE_BYTES)  # of values, encoded
+        self._values = torch.frombuffer(self._memory, dtype=torch.uint8)
+        self._encode()
+        self._lay_out(clusters_of([*tensors, self._values]), unit_bytes)
+        on_cpu = all(tensor.device.type == "cpu" for tensor in tensors)
+        self.mapped = on_cpu if mapped is None else mapped
+        self.pairs = []  # by unit: pairs of a tensor and where it lies in the unit's memory, or its copy
+        self._copies = {}  # by id, of tensors with memory of their own: the tensor, and as it was after the last step
+        self._versions = []  # of the parameters when the step began
+        self.taken = 0  # times that the state came from others
+        self._adopted = []  # pairs of a tensor and what it was when the state was taken in the middle of a step
+
+    def _tensors(self):
+        """Yields all tensors that training changes, in the order in which they lie in units. Each has a name then."""
+        for name, parameter in self.model.named_parameters():
+            yield from self._named(f"model.{name}", parameter)
+            for kept in self.kept:
+                for slot, tensor in kept.slots.get(id(parameter), {}).items():
+                    yield from self._named(f"{kept.where}.state.{name}.{slot}", tensor)
+        for where, module in self.modules.items():
+            known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+            for name, value in module.state_dict(keep_vars=True).items():
+                if id(value) in known:  # buffers that are not persistent are made anew from others, as where a checkpoint is loaded
+                    yield from self._named(f"{where}.{name}", value)
+
+    def _named(self, name, tensor):
+        if id(tensor) in self._names or name in self.ignore or tensor.numel() == 0:
+            return
+        if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+            raise reknit_values.refusal(name, "a dense tensor", f"one of {tensor.layout} on {tensor.device.type}")
+        self._names[id(tensor)] = name
+        yield tensor
+
+    def _lay_out(self, clusters, unit_bytes):
+        self.units, self.sizes = [], []  # by unit: tuples of a tensor, its first byte and its strides; bytes
+        parameters = {id(parameter) for parameter in self.model.parameters()}
+        slots = {id(slot) for kept in self.kept for own in kept.slots.values() for slot in own.values()}
+        self._in_place = set()  # ids of tensors that become views of the units' memory
+        for size, tensors in clusters:
             if not self.units or self.sizes[-1] >= unit_bytes:
                 self.units.append([])
                 self.sizes.append(0)
-            self.units[-1].append((tensor, self.sizes[-1]))
-            self.sizes[-1] += -(-tensor.numel() * tensor.element_size() // ALIGNMENT) * ALIGNMENT
-        on_cpu = all(tensor.device.type == "cpu" for unit in self.units for tensor, _ in unit)
-        self.mapped = on_cpu if mapped is None else mapped
-        self.pairs = []  # by unit: pairs of a tensor and where it lies in the unit's memory, or its copy
-        self._buffers = {id(buffer) for buffer in model.buffers()}
-        self._kept = {}  # by id of a buffer: the buffer, and as it was after the last step
+            self.units[-1] += [(tensor, self.sizes[-1] + at, stride) for tensor, at, stride in tensors]
+            if any(id(tensor) in parameters or id(tensor) in slots for tensor, _, _ in tensors):
+                self._in_place.update(id(tensor) for tensor, _, _ in tensors)
+            self.sizes[-1] += -(-size // ALIGNMENT) * ALIGNMENT
+
+    # Values
+
+    def _tree(self):
+        """Returns the values of everything, by name."""
+        tree = {kept.where: kept.values() for kept in self.kept}
+        tree.update((name, module.get_extra_state()) for name, module in self._extras)
+        tree.update((name, one.state_dict()) for name, one in self.objects.items())
+        return tree
+
+    def _extra(self, where, module):
+        """Yields the modules within one that have an extra state, with their names. TypeError: its state_dict makes something else."""
+        extras = {f"{name}._extra_state".lstrip("."): one for name, one in module.named_modules()
+                  if type(one).get_extra_state is not torch.nn.Module.get_extra_state}
+        known = {id(tensor) for tensor in (*module.parameters(), *module.buffers())}
+        for name, value in module.state_dict(keep_vars=True).items():
+            if id(value) not in known and name not in extras and f"{where}.{name}" not in self.ignore:
+                raise reknit_values.refusal(f"{where}.{name}", "a parameter, a buffer or an extra state", "what its state_dict made")
+        return [(f"{where}.{name}", one) for name, one in extras.items()]
+
+    def _encoded(self):
+        """Returns the bytes of all values. TypeError names one that cannot move."""
+        tree = self._tree()
+        data, most = reknit_values.Encoder(self.ignore).encode(tree), len(self._memory)
+        if len(data) > most:
+            largest = max(tree, key=lambda name: reknit_values.room(tree[name]))
+            raise TypeError(f"{largest}: expected values of {most} bytes in all, four times what they took at the join, got {len(data)}: "
+                            "bound what grows there, or keep its tensors in a module that is given to join by name")
+        return data
+
+    def _collect(self):
+        for kept in self.kept:
+            kept.collect()
+
+    def _encode(self):
+        """Encodes the values as they are now."""
+        self._memory[:] = self._encoded().ljust(len(self._memory), b"\0")
+
+    def _decode(self):
+        """Makes the values what is encoded. TypeError names an object that does not take what another one gave."""
+        data = bytes(self._memory)
+        if data.startswith(self._encoded()):
+            return
+        self._install(data)
+        if not data.startswith(self._encoded()):
+            own, given = self._tree(), reknit_values.decode(data, self._tree())
+            encode = reknit_values.Encoder(self.ignore).encode
+            name = next(name for name in own if encode(own[name], name) != encode(given[name], name))
+            raise reknit_values.refusal(name, "to have what its load_state_dict was given", "something else")
+
+    def _install(self, data):
+        """Makes the values what they are in these bytes."""
+        tree = reknit_values.decode(data, self._tree())
+        for kept in self.kept:
+            kept.install(tree[kept.where])
+        for name, module in self._extras:
+            if name not in self.ignore:
+                module.set_extra_state(tree[name])
+        for name, one in self.objects.items():
+            if name not in self.ignore:
+                one.load_state_dict(tree[name])
+
+    # Units
 
     def static_bytes(self):
         """Returns how much memory the state and its gradients take."""
@@ -208,9 +162,9 @@ class State:
     def digest(self, data):
         """Returns what is equal in all processes of a job, and in no others."""
         place = {id(parameter): n for n, parameter in enumerate(self.model.parameters())}
-        words = [data, type(self.optimizer).__name__, settings_of(self.optimizer)]
+        words = [data, LAYOUT, type(self.optimizer).__name__, reknit_optimizer.settings_of(self.optimizer), sorted(self.ignore), self.sizes]
         words += [[place[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
-        words += [(tuple(tensor.shape), tensor.dtype) for unit in self.units for tensor, _ in unit]
+        words += [(self._names.get(id(tensor), ""), tuple(tensor.shape), tensor.dtype, at) for unit in self.units for tensor, at, _ in unit]
         sums = hashlib.sha256(repr(words).encode())
         for unit, size in enumerate(self.sizes):
             memory = bytearray(size)
@@ -220,15 +174,24 @@ class State:
 
     def settings(self):
         """Returns a number that tells the optimizer's settings from others: its square is exact in sums of 32768 processes."""
-        return int.from_bytes(hashlib.sha256(repr(settings_of(self.optimizer)).encode()).digest()[:3], "big")
+        return int.from_bytes(hashlib.sha256(repr(reknit_optimizer.settings_of(self.optimizer)).encode()).digest()[:3], "big")
 
     def views(self, unit, memory):
         """Returns pairs of a tensor of the unit and where it lies in the unit's memory."""
         pairs = []
-        for tensor, at in self.units[unit]:
-            flat = torch.frombuffer(memory, dtype=tensor.dtype, count=tensor.numel(), offset=at)
-            pairs.append((tensor, flat.view(tensor.shape)))
+        for tensor, at, stride in self.units[unit]:
+            flat = torch.frombuffer(memory, dtype=tensor.dtype, count=span_of(tensor.shape, stride), offset=at)
+            pairs.append((tensor, flat.as_strided(tensor.shape, stride)))
         return pairs
+
+    def fill(self, pairs):
+        """Copies tensors, as they were after the last step, to where they lie in a unit."""
+        if not self._versions:  # no step is under way
+            self._collect()
+            self._encode()
+            self._after_step(self._values).copy_(self._values)
+        for tensor, view in pairs:
+            view.copy_(self._after_step(tensor))
 
     def move_in(self, memories):
         """Brings the first state into the units' memory, and keeps it there from now on."""
@@ -241,13 +204,14 @@ class State:
         for unit, memory in enumerate(memories):
             pairs = self.views(unit, memory)
             for tensor, view in pairs:
-                if self.mapped and id(tensor) not in self._buffers:
+                if self.mapped and id(tensor) in self._in_place:
                     tensor.data = view
                 else:
                     tensor.data.copy_(view)
-                if id(tensor) in self._buffers:
-                    self._kept[id(tensor)] = tensor, view if self.mapped else tensor.data.clone()
+                if id(tensor) not in self._in_place:
+                    self._copies[id(tensor)] = tensor, view if self.mapped else tensor.data.clone()
             self.pairs.append(pairs)
+        self._decode()
 
     def give(self, units, step):
         """Copies units into their memory. It is asked for where they lie elsewhere."""
@@ -259,96 +223,127 @@ class State:
         for unit in () if self.mapped else took:
             for tensor, view in self.pairs[unit]:
                 self._after_step(tensor).copy_(view)
+        if took:
+            self._versions, self.taken = [], self.taken + 1
         self.undo()
 
-    def fill(self, pairs):
-        """Copies tensors, as they were after the last step, to where they lie in a unit."""
-        for tensor, view in pairs:
-            view.copy_(self._after_step(tensor))
+    def set_aside(self):
+        """Has the next undo bring back the state as it is: taken from others, who have done with the step all that their scripts do."""
+        self._adopted = [(tensor, tensor.data.clone()) for pairs in self.pairs for tensor, _ in pairs if id(tensor) in self._in_place]
 
     def _after_step(self, tensor):
-        return self._kept[id(tensor)][1] if id(tensor) in self._kept else tensor.data
+        return self._copies[id(tensor)][1] if id(tensor) in self._copies else tensor.data
+
+    # Steps
+
+    def begin(self, learning_rate_scale):
+        """Begins a step, of which the plan scales the learning rate."""
+        self.learning_rate_scale, self.update = learning_rate_scale, None
+        self._versions = [parameter._version for parameter in self.model.parameters()]
+
+    def buffer_versions(self):
+        """Returns how often each buffer of the model that moves was changed, by name."""
+        return {self._names[id(buffer)]: buffer._version for buffer in self.model.buffers() if id(buffer) in self._copies}
+
+    def end(self):
+        """Ends the last step of all."""
+        unhide(self.gradients)
 
     def keep(self):
-        """Keeps the buffers as they are: the step is made."""
-        for buffer, kept in self._kept.values():
-            kept.copy_(buffer.data)
+        """Keeps everything as it is: the step is made."""
+        self._encode()
+        for tensor, copy in self._copies.values():
+            copy.copy_(tensor.data)
 
     def undo(self):
-        """Makes the buffers what they were before a step that is given up."""
-        for buffer, kept in self._kept.values():
-            buffer.data.copy_(kept)
+        """Makes everything what it was before a step that is given up."""
+        self.gradients.release()
+        self.check_parameters()
+        for tensor, copy in [*self._copies.values(), *self._adopted]:
+            tensor.data.copy_(copy)
+        self._adopted, self._versions = [], []
+        self._decode()
 
     def apply(self, step):
         """Makes the step of this number, from 1, of the gradients that were summed."""
-        before = [dict(group) for group in self.optimizer.param_groups]
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["lr"] * self.learning_rate_scale  # a tensor is not changed
-            if self._began and step == 1 and "dampening" in group:
-                group["dampening"] = 0  # SGD takes the first gradient whole, and has nothing before it
-        self.optimizer.step()
-        for group, settings in zip(self.optimizer.param_groups, before):
-            group.update(settings)
+        reknit_optimizer.apply(self.optimizer, self.learning_rate_scale, self.update)
+        self.update = None
+        self._collect()
         self.gradients.release()
+        self._versions = []
         self.keep()
 
     def check(self):
-        """Raises TypeError where model and optimizer train other tensors than those that others are given."""
-        own = list(itertools.chain(*self.pairs))
-        now = tensors_of(self.model, self.optimizer)
-        if len(now) != len(own) or any(
-                tensor is not known or id(tensor) not in self._kept and self.mapped and tensor.data_ptr() != view.data_ptr()
-                for tensor, (known, view) in zip(now, own)):
-            raise TypeError("model, optimizer: expected the tensors with which the process joined, got others: put values into "
+        """Raises an error where a script has changed what only a step may change, or keeps what cannot move."""
+        self.check_parameters()
+        replaced = next(filter(None, (kept.replaced() for kept in self.kept)), None) or self._moved()
+        if replaced:
+            raise TypeError(f"{replaced}: expected the tensors with which the process joined, got another one: put values into "
                             "them (copy_), and load checkpoints before reknit_torch.join")
+        self._encoded()
+
+    def check_parameters(self):
+        """Raises WrongOrder where a parameter was changed since the step began."""
+        for (name, parameter), version in zip(self.model.named_parameters(), self._versions):
+            if parameter._version != version:
+                raise reknit.WrongOrder(f"model.{name}: expected it as it was when the step began, but it was changed before step.commit(): "
+                                        "change parameters after step.commit(), or in the function that step.commit(update) calls")
+
+    def _moved(self):
+        """Returns the name of a parameter or buffer that is another one than at the join, or None."""
+        now = {id(value) for module in self.modules.values() for value in (*module.parameters(), *module.buffers())}
+        slots = {id(slot) for kept in self.kept for own in kept.slots.values() for slot in own.values()}
+        for pairs in self.pairs:
+            for tensor, view in pairs:
+                if tensor is self._values:
+                    continue
+                gone = id(tensor) not in now and id(tensor) not in slots
+                if gone or self.mapped and id(tensor) in self._in_place and tensor.data_ptr() != view.data_ptr():
+                    return self._names[id(tensor)]
+        return None
 
 
-def settings_of(optimizer):
-    """Returns the settings of each group of parameters, without the last digits, in which machines may differ."""
-    def rounded(value):
-        value = value.tolist() if torch.is_tensor(value) else value  # wherever it is
-        return [f"{one:.6g}" if isinstance(one, float) else one for one in (value if isinstance(value, (list, tuple)) else [value])]
-    return [{name: rounded(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+def span_of(shape, stride):
+    """Returns how many elements lie between the first one of a tensor and its last, both included."""
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride))
 
 
-def begin(optimizer):
-    """Has the optimizer make what it keeps of each parameter, as it is before the first step; False: it had it."""
-    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    if all(optimizer.state.get(parameter) for parameter in parameters):
-        return False
-    known = [kind for kind in KNOWN_OPTIMIZERS if isinstance(optimizer, kind)]
-    if not known:
-        names = ", ".join(kind.__name__ for kind in KNOWN_OPTIMIZERS)
-        raise TypeError(f"optimizer: expected one of {names}, or one that has made its state; got {type(optimizer)}")
-    before = [parameter.detach().clone() for parameter in parameters]
-    for parameter in parameters:
-        parameter.grad = torch.zeros_like(parameter)
-    known[0].step(optimizer)  # a subclass may do more
-    for parameter, value in zip(parameters, before):
-        parameter.data.copy_(value)
-        parameter.grad = None
-        state = optimizer.state[parameter]
-        for name, kept in state.items():
-            if isinstance(kept, int):  # a number of steps, in PyTorch 1: it counts on as a tensor
-                state[name] = torch.zeros(())
-            elif torch.is_tensor(kept):
-                kept.zero_()
-    return True
+def clusters_of(tensors):
+    """Returns the memory that tensors need, in their order: pairs of bytes, and of tuples (tensor, first byte, strides).
 
-
-def tensors_of(model, optimizer):
-    """Returns all that training changes: each parameter and what the optimizer keeps of it, and the buffers.
-
-    Buffers that are not persistent are made anew from the others, as where a checkpoint is loaded.
+    Tensors whose bytes overlap share memory, and are of one cluster. One that stands alone lies there without gaps.
+    O(n log n).
     """
-    found = []
-    for parameter in model.parameters():
-        found.append(parameter)
-        for name, kept in sorted(optimizer.state.get(parameter, {}).items()):
-            if torch.is_tensor(kept):
-                found.append(kept)
-            elif kept is not None:
-                raise TypeError(f"optimizer: expected tensors in its state, got {name} = {kept!r}")
-    persistent = {id(value) for value in model.state_dict(keep_vars=True).values()}
-    found += [buffer for buffer in model.buffers() if id(buffer) in persistent]
-    return [tensor for tensor in found if tensor.numel() > 0]
+    spans = []
+    for order, tensor in enumerate(tensors):
+        first = tensor.data_ptr()
+        spans.append((tensor.device.type, str(tensor.device), first, first + span_of(tensor.shape, tensor.stride()) * tensor.element_size(), order))
+    spans.sort()
+    found, end = [], None
+    for *device, first, last, order in spans:
+        if end is not None and end[0] == device and first < end[1]:
+            found[-1].append((first, last, order))
+            end = device, max(end[1], last)
+        else:
+            found.append([(first, last, order)])
+            end = device, last
+    clusters = []
+    for members in sorted(found, key=lambda members: min(order for _, _, order in members)):
+        begin = members[0][0]
+        own = sorted((order, tensors[order], first - begin) for first, _, order in members)
+        if len(own) == 1:
+            tensor = own[0][1]
+            clusters.append((tensor.numel() * tensor.element_size(), [(tensor, 0, dense_strides(tensor))]))
+        else:
+            clusters.append((max(last for _, last, _ in members) - begin, [(tensor, at, tensor.stride()) for _, tensor, at in own]))
+    return clusters
+
+
+def dense_strides(tensor):
+    """Returns the strides of a tensor without gaps: its own where it has none (channels_last, say), or else those of C."""
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1 and stride != expected:
+            return torch.empty(tensor.shape, device="meta").stride()
+        expected *= size
+    return tensor.stride()

@@ -12,11 +12,15 @@ sums the gradients over all processes, shows by a second sum that everybody has 
 the model. So all processes hold one and the same step, whatever breaks, and none keeps a second copy of the state.
 Without an agent (REKNIT_AGENT is not set) the same script trains alone.
 
-It needs reknit.py, reknit_group.py, reknit_profile.py and reknit_state.py beside it, Linux, and PyTorch 1.13 or newer.
+It needs reknit.py, reknit_group.py, reknit_profile.py, reknit_state.py, reknit_gradients.py, reknit_optimizer.py and
+reknit_values.py beside it, Linux, and PyTorch 1.13 or newer.
 """
 
+import contextlib
+import hashlib
 import itertools
 import math
+import random
 
 import torch
 
@@ -26,28 +30,42 @@ from reknit_group import CONNECT, Group, Store
 from reknit_state import State
 
 
-def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, **job):
+def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, ignore=(), **job):
     """Asks for a place in the training of a model, and returns a Job.
 
     A step trains batch samples, in micro-batches of which each process has its share; training ends after so many
     steps. Model and optimizer must begin alike in all processes (torch.manual_seed), and data says in any words what
-    else must be equal. The backend is nccl where the parameters are on a GPU, else gloo, unless it is told. Further
-    arguments go to reknit.join.
+    else must be equal. The backend is nccl where the parameters are on a GPU, else gloo, unless it is told.
+
+    Whatever has state_dict and load_state_dict (a scheduler, an average of the weights, a scaler) may be given by any name: its
+    state moves with the model's. ignore has names of states that do not move, as errors tell them. Further arguments go to
+    reknit.join. TypeError names what cannot move.
     """
     if not isinstance(model, torch.nn.Module):
         raise reknit.mistaken(TypeError, f"model: expected a torch.nn.Module, got {type(model).__name__}")
     if not hasattr(optimizer, "param_groups"):
         raise reknit.mistaken(TypeError, f"optimizer: expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
-    state = State(model, optimizer)
+    others = {name: one for name, one in job.items() if hasattr(one, "state_dict") and hasattr(one, "load_state_dict")}
+    job = {name: one for name, one in job.items() if name not in others}
+    try:
+        state = State(model, optimizer, others, ignore)
+    except TypeError as error:
+        raise reknit.mistaken(TypeError, str(error)) from None
     backend = checked(backend or ("nccl" if state.gradients.loss.is_cuda else "gloo"), state.gradients.loss.device, steps)
-    if any(getattr(module, "track_running_stats", False) for module in model.modules()):
-        job.setdefault("replicas", "alike")  # BatchNorm keeps in its buffers what this process saw, and no other
+    if any(map(has_own_buffers, model.modules())):
+        job.setdefault("replicas", "alike")
     job.setdefault("memory_bytes", reknit_profile.memory_bytes(state.gradients.loss.device))
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
                         digest=state.digest(f"{data} {batch} {micro_batch} {steps}"),
                         state="mapped" if state.mapped else "copied", **job)
     state.move_in(plane.units)
-    return Job(plane, state, backend)
+    return Job(plane, state, backend, buffers_are_own=job.get("replicas") == "alike")
+
+
+def has_own_buffers(module):
+    """Returns whether a module of PyTorch keeps in its buffers what this process saw, and no other: statistics, or an iteration a pass."""
+    kinds = {kind.__name__ for one in (module, *module._forward_pre_hooks.values()) for kind in type(one).__mro__}
+    return bool(getattr(module, "track_running_stats", False) or kinds & {"_SpectralNorm", "SpectralNorm", "ObserverBase", "FakeQuantizeBase"})
 
 
 def checked(backend, device, steps):
@@ -71,10 +89,12 @@ def one_number(loss):
 class Job:
     """A process's part in a training."""
 
-    def __init__(self, plane, state, backend):
+    def __init__(self, plane, state, backend, buffers_are_own=False):
         self.plane, self.state, self.backend = plane, state, backend
+        self.buffers_are_own = buffers_are_own  # of each process, or it is known by now that they are not
         self._turns = plane.steps(state)
         self._next = None  # step of the plane that was asked for already
+        self._took = False  # whether the state of a step that failed here came from others
         self._group = None
         self.profile = reknit_profile.Nothing()
 
@@ -85,15 +105,18 @@ class Job:
                 if turn.switched or self._group is None:
                     self._regroup(turn)
                 self.profile.begin()
+                self._took = False
                 with turn.abortable(self._group.abort):
                     yield self._step(turn)
                 if turn.committed:
                     self.profile.end(turn)
-                    self.state.keep()  # what the script changed since
-                elif self.plane.done <= turn.index:
+                if turn.committed or self.plane.done > turn.index and not self._took:
+                    (self._next or turn).change(self.state.keep)  # what the script changed since
+                else:
                     self.state.undo()
         finally:
             self.profile.close()
+            self.state.end()
             if self._group is not None:
                 self._group.leave()
 
@@ -114,7 +137,7 @@ class Job:
 
     def _profile(self):
         """Returns what measures this process under the plan. A unit takes what the modules take whose first parameters it has."""
-        unit_of = {id(tensor): unit for unit, tensors in enumerate(self.state.units) for tensor, _ in tensors}
+        unit_of = {id(tensor): unit for unit, tensors in enumerate(self.state.units) for tensor, _, _ in tensors}
         modules = [(unit_of[id(next(module.parameters()))], module)
                    for module in reknit_profile.modules_with_parameters(self.state.model)]
         return reknit_profile.Profile(modules, range(len(self.state.units)), self.state.static_bytes(),
@@ -122,7 +145,11 @@ class Job:
 
     def decided(self, turn):
         """Returns whether a step that failed here was made all the same, when the cluster has decided."""
+        taken = self.state.taken
         self._next = next(self._turns, None)
+        self._took = self.state.taken > taken
+        if self._took:
+            self.state.set_aside()
         return self.plane.done > turn.index
 
     def settle(self, turn):
@@ -131,7 +158,7 @@ class Job:
         It returns when this process may begin the next step; that one counts as begun. It does nothing after a step that was not made.
         """
         if turn.committed and self._next is None:
-            self.state.keep()  # what the script changed since
+            turn.change(self.state.keep)  # what the script changed since
             self._next = next(self._turns, None)
 
 
@@ -141,8 +168,13 @@ class AnyStep:
     A subclass sets _states, the states that this process trains by their number, and _count, how many the job has.
     """
 
-    def commit(self):
-        """Updates the model where all processes can, and returns whether the step is made."""
+    def commit(self, update=None):
+        """Updates the model where all processes can, and returns whether the step is made.
+
+        update() is called in the place of optimizer.step(), which it calls: what else is done with each step (a scheduler, an
+        average of the weights) is then a part of it, whatever fails. It must not raise, and communicates with nobody.
+        """
+        self._job.state.update = update
         self.reduce()
         if self.loss is not None and self._tried(self._pass_gate):
             return True
@@ -153,6 +185,24 @@ class AnyStep:
     def settle(self):
         """Gives and takes the state that moves before the next step, and returns when that may begin. The loop does so by itself."""
         self._job.settle(self._turn)
+
+    @contextlib.contextmanager
+    def seeded(self, samples, *more):
+        """Has random numbers of torch and random follow the samples, and whatever numbers more are given (a seed, a layer), in a block.
+
+        Yields a number for other generators (numpy.random.default_rng). Behind the block the generators are what they were before it.
+        So a sample has the same noise wherever it is trained, and however often its step begins anew.
+        """
+        number = seed_of(*more, samples[0], len(samples))
+        device = next(iter(self._states.values())).gradients.loss.device
+        before = random.getstate()
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            torch.manual_seed(number)
+            random.seed(number)
+            try:
+                yield number
+            finally:
+                random.setstate(before)
 
     def _pass_gate(self):
         self._turn.ready()
@@ -179,16 +229,19 @@ class Step(AnyStep):
         self.loss = None  # mean of the batch, once the gradients are summed; nan of a step that was not made here
         self._job, self._turn, self._gradients = job, turn, job.state.gradients
         self._gradients.clear()
+        job.state.begin(turn.learning_rate_scale)
         self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
         self._share = turn.weight / max(1, self._untrained)  # of a micro-batch in the step's gradient
         self._reduced = False
         self._states, self._count = {0: job.state}, 1
-        job.state.learning_rate_scale = turn.learning_rate_scale
+        self._buffers = None  # their versions when the first micro-batch began
 
     @property
     def micro_batches(self):
         """The numbers of this process's samples, a micro-batch at a time. They end early where the step is given up."""
         own = itertools.takewhile(lambda _: not self._turn.aborted, self._turn.micro_batches)
+        if not self._job.buffers_are_own:
+            self._buffers = self._job.state.buffer_versions()
         return self._measured(own) if self._job.profile.active else own
 
     def _measured(self, micro_batches):
@@ -207,6 +260,7 @@ class Step(AnyStep):
         if not self._untrained:
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of step.micro_batches, got one more")
         loss = one_number(loss)
+        self._expect_equal_buffers()
         self._untrained -= 1
         loss = loss * self._share
         if self._job.profile.active:
@@ -215,15 +269,51 @@ class Step(AnyStep):
         if self._job.profile.active:
             self._job.profile.pause()
 
+    def _expect_equal_buffers(self):
+        """Raises Refused where the first forward pass has changed buffers. How many passes a process makes follows the plan."""
+        if self._buffers is None:
+            return
+        changed = [name for name, version in self._job.state.buffer_versions().items() if version != self._buffers[name]]
+        if changed:
+            raise reknit.mistaken(reknit.Refused, f"{changed[0]}: expected a buffer that no forward pass changes, for processes make different "
+                                  'numbers of passes: say join(…, replicas="alike"), and call step.share_buffers() before an evaluation')
+        self._buffers, self._job.buffers_are_own = None, True
+
     def reduce(self):
         """Sums the gradients over all processes: those of the whole batch are in the parameters then.
 
-        commit does it, too. Whoever changes gradients, to clip them for example, does so between the two.
+        commit does it, too. Whoever changes gradients does so between the two.
         """
         if not self._reduced:
             self._reduced = True
             self._tried(self._sum)
             self._gradients.show()
+
+    def clip_grad_norm_(self, max_norm, norm_type=2.0):
+        """Scales the gradients of the whole batch, as torch.nn.utils.clip_grad_norm_ does, and returns what their norm was."""
+        self.reduce()
+        return torch.nn.utils.clip_grad_norm_(self._gradients.parameters, max_norm, norm_type)
+
+    def share_buffers(self):
+        """Makes the buffers of all processes those of rank 0, as a part of the step: call it before commit, in all processes.
+
+        Running statistics are each process's own otherwise; a model is evaluated or saved alike everywhere after it. A step that is given
+        up leaves no trace of it.
+        """
+        self.reduce()
+        if self.loss is not None and not self._tried(self._share_buffers):
+            self.loss = None
+
+    def _share_buffers(self):
+        buffers = [buffer.data for buffer in self._job.state.model.buffers() if buffer.numel()]
+        if not buffers:
+            return
+        flat = torch.cat([buffer.contiguous().reshape(-1).view(torch.uint8) for buffer in buffers])
+        if self.rank != 0:
+            flat.zero_()
+        self._job._group.sum(flat)
+        for buffer, own in zip(buffers, flat.split([buffer.numel() * buffer.element_size() for buffer in buffers])):
+            buffer.copy_(own.clone().view(buffer.dtype).view(buffer.shape))
 
     def _sum(self):
         if self._untrained:  # a part of the gradients must not become a part of anybody's sums
@@ -234,6 +324,11 @@ class Step(AnyStep):
         self._job.state.check()
         self._gradients.sum(self._job._group)
         self.loss = self._gradients.loss.item()
+
+
+def seed_of(*numbers):
+    """Returns a number from 0 to 2**63 - 1 that follows some others, the seed and a sample's number say, and nothing else."""
+    return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
 
 
 def pass_gate(group, states, count):
@@ -250,4 +345,4 @@ def pass_gate(group, states, count):
     for held, total, squares in zip(*[iter(sums.tolist())] * 3):
         if total * total != held * squares:
             raise reknit.WrongOrder("optimizer.param_groups: expected equal settings in all processes, got others in some: set "
-                                    "them from step.index before step.commit(), and call no scheduler")
+                                    "them from step.index, or give the scheduler to join")

@@ -89,13 +89,15 @@ class Pages(unittest.TestCase):
         self.assertEqual(2, names["step"].index)
 
     def test_data_from_a_file_a_loader_and_a_scaled_loss(self):
-        [from_file, by_loader, scaled] = listings("services/agent/examples/pytorch/README.md")
+        [from_file, by_loader, together, scaled] = listings("services/agent/examples/pytorch/README.md")
         self.from_a_file(from_file)
         job = reknit_torch.join(self.model, self.optimizer, batch=4, micro_batch=2, steps=3)
         losses = {"loss_of": lambda got, y: (got - y).square().mean()}
         self.run_listing(by_loader, job=job, dataset=Pairs(), DataLoader=data.DataLoader, **losses)
         self.assertEqual(3, job.plane.done)
         self.assertNotEqual(self.before, self.parameters())
+        names = self.run_listing(together, reknit_torch=reknit_torch, loss_of=lambda model, samples: self.loss_of(samples))
+        self.assertEqual((3, 3), (names["scheduler"].last_epoch, names["ema"].n_averaged))
         self.scale(scaled)
 
     def from_a_file(self, listing):

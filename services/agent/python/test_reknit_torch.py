@@ -259,7 +259,7 @@ class TrainingAlone(unittest.TestCase):
     def test_replicas_of_a_model_that_keeps_statistics_are_only_alike(self):
         for model, expected in [(torch.nn.Linear(2, 2), None), (torch.nn.BatchNorm1d(2), "alike")]:
             with unittest.mock.patch("reknit.join") as join:
-                join.return_value.units = [bytearray(4096)]
+                join.return_value.units = [bytearray(1 << 16)]
                 reknit_torch.join(model, torch.optim.SGD(model.parameters(), lr=0.1), batch=1, micro_batch=1, steps=1)
             self.assertEqual(expected, join.call_args.kwargs.get("replicas"))
 
