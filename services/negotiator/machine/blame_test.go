@@ -371,6 +371,57 @@ func TestAChangeThatCannotBeDoesNotTakeInnocentOnesWithIt(t *testing.T) {
 	}
 }
 
+// refusePlan has the planner have no answer to the last question.
+func (w *world) refusePlan(reason string) {
+	requests := w.requests()
+	w.hear(events.PlanRefused, "/planner", "p", &events.Failure{Negotiation: requests[len(requests)-1].Negotiation, Reason: reason})
+	w.run()
+}
+
+func TestWhoComesFirstAfterAFailureOfAllIsNotRefusedForWantOfOthers(t *testing.T) {
+	w := newWorld(t, 3)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.lose(node)
+	}
+	w.run()
+	w.mute[events.PlanRequested] = true
+	w.join("n1")
+	w.run()
+	w.refusePlan("1 node is too few for 2 stages")
+	if refused := w.refusals("n1"); len(refused) > 1 || w.opened != nil { // the first says that it was lost
+		t.Fatalf("refused n1 %+v, open %v", refused, w.opened)
+	}
+	w.join("n2")
+	w.run()
+	if requests := w.requests(); len(requests[len(requests)-1].Nodes) != 2 {
+		t.Fatalf("asked for a plan of %+v", requests[len(requests)-1].Nodes)
+	}
+}
+
+func TestAJoinThatCannotBeIsRefusedOnceTheOthersTrainAgain(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.PlanRequested] = true
+	w.lose("n3")
+	w.join("n9")
+	w.run()
+	for range 20 {
+		if w.opened == nil {
+			break
+		}
+		requests := w.requests()
+		request := requests[len(requests)-1]
+		if isJoined := slices.ContainsFunc(request.Nodes, func(device events.Device) bool { return device.Node == "n9" }); isJoined {
+			w.refusePlan("n9 has no memory")
+		} else {
+			w.propose(request)
+			w.run()
+		}
+	}
+	if refused := w.refusals("n9"); w.nodes() != "n1 n2" || len(refused) != 1 || refused[0].Refused != events.ChangeJoin {
+		t.Fatalf("nodes %q, refused n9 %+v", w.nodes(), refused)
+	}
+}
+
 func TestAHeldClusterIsTriedLessAndLessOften(t *testing.T) {
 	w := newWorld(t, 2)
 	w.lose("n1")

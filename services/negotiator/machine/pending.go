@@ -12,7 +12,7 @@ import (
 func (m *Machine) pend(cause events.Event, change events.Change, urgency protocol.Urgency) []events.Event {
 	change.Cause = cause.ID
 	m.state.Pending = append(m.state.Pending, change)
-	m.state.Hold.InARow = 0
+	m.state.Hold.InARow, m.state.Together = 0, max(m.state.Together, 0) // who comes may make possible what was not
 	return m.negotiate(cause, urgency)
 }
 
@@ -53,14 +53,14 @@ func (m *Machine) renew(cause events.Event) []events.Event {
 }
 
 // due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many
-// as are negotiated together. A joiner that failed again and again waits.
+// as are negotiated together: none where that is less than zero. A joiner that failed again and again waits.
 func (m *Machine) due(now time.Time) []events.Change {
 	var due []events.Change
 	asked := 0
 	for _, change := range m.state.Pending {
 		joiner := m.state.Joiners[change.Node]
 		waits := change.Kind == events.ChangeJoin && joiner != nil && joiner.NotBefore.After(now)
-		if waits || !urgent(change) && m.state.Together > 0 && asked >= m.state.Together {
+		if waits || !urgent(change) && m.state.Together != 0 && asked >= m.state.Together {
 			continue
 		}
 		if !urgent(change) {
@@ -135,7 +135,8 @@ func (m *Machine) undo(change events.Change) {
 // impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are
 // tried without the others, so that one that cannot be does not take innocent ones with it. The last one alone is
 // refused, and training goes on as it was; after a failure there is no way back, and the cluster holds until something
-// changes. Before the first plan nobody is refused: who comes next may make one possible.
+// changes. Before the first plan nobody is refused: who comes next may make one possible. So it is with who joins after a failure: what
+// it left is tried without the joiner, who may have what is missing, and be refused once others train.
 func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
 	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
 	if under == nil {
@@ -151,6 +152,9 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 		return m.abort(cause, failure.Reason, m.hold(failure.Reason))
 	case len(asked) > 1:
 		m.state.Together = len(asked) / 2
+		return m.abort(cause, failure.Reason, m.openNext)
+	case asked[0].Kind == events.ChangeJoin && len(under.Opening.Changes) > 1: // beside what is urgent
+		m.state.Together = -1
 		return m.abort(cause, failure.Reason, m.openNext)
 	}
 	return m.abort(cause, failure.Reason, m.refuseChanges(failure.Reason, func(change events.Change) bool {
