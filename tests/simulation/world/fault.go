@@ -33,7 +33,7 @@ func (f Fault) Verb() string {
 // over.
 var verbs = []verb{
 	{"start NODE", func(w *World, a args) { w.launch(a.node(w)) }},
-	{"return NODE", func(w *World, a args) { n := a.node(w); n.left = false; w.launch(n) }},
+	{"return NODE", func(w *World, a args) { n := a.node(w); n.gone = false; w.launch(n) }},
 	{"kill NODE", func(w *World, a args) { w.kill(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"kill holders of UNIT", func(w *World, a args) { w.killHolders(int(a.number("UNIT"))) }},
 	{"bucket away", func(w *World, a args) {
@@ -78,6 +78,27 @@ var verbs = []verb{
 	{"exit NODE", func(w *World, a args) { w.exit(a.node(w)); a.after(w, func() { w.launch(a.node(w)) }) }},
 	{"restart NODE TIMES", func(w *World, a args) { w.crashLoop(a.node(w), int(a.number("TIMES"))) }},
 	{"consent of NODE NAMES", func(w *World, a args) { a.node(w).consents.Allow = a["NAMES"] }},
+	{"script of NODE ends", func(w *World, a args) {
+		restart, err := time.ParseDuration(a["TIME"])
+		if err != nil {
+			restart = startsAgain
+		}
+		w.scriptEnds(a.node(w), restart)
+	}},
+	{"scripts end COUNT steps on", func(w *World, a args) {
+		w.makeDeadly(uint64(a.number("COUNT")), true)
+		a.after(w, func() { w.deadly = nil })
+	}},
+	{"sample COUNT steps on is bad", func(w *World, a args) {
+		w.makeDeadly(uint64(a.number("COUNT")), false)
+		a.after(w, func() { w.deadly = nil })
+	}},
+	{"rename NODE TIMES", func(w *World, a args) { w.renamed(a.node(w), int(a.number("TIMES"))) }},
+	{"withhold NODE KIND", func(w *World, a args) {
+		n := a.node(w)
+		n.silent = events.Kind(a["KIND"])
+		a.after(w, func() { n.silent = "" })
+	}},
 	{"leave NODE", func(w *World, a args) { w.leave(a.node(w), 0) }},
 	{"leave NODE within SECONDS", func(w *World, a args) { w.leave(a.node(w), a.seconds()) }},
 	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},
@@ -222,12 +243,13 @@ func (w *World) odds(a args, fate stream.Fate) {
 }
 
 func (w *World) launch(n *node) {
-	if n.process == nil && !n.left {
+	if n.process == nil && !n.gone {
 		n.launch(w)
 	}
 }
 
 func (w *World) kill(n *node) {
+	n.left = nil
 	if n.process != nil {
 		n.process.kill()
 	}

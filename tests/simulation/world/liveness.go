@@ -18,7 +18,7 @@ func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness, n.reads, n.storing, n.kernel, n.breaks = 1, 1, 0, 0, 0
+		n.slowness, n.reads, n.storing, n.kernel, n.breaks, n.silent = 1, 1, 0, 0, 0, ""
 		w.unhang(n)
 		for _, p := range n.processes() {
 			if p.paused {
@@ -34,7 +34,7 @@ func (w *World) heal() {
 		}
 	}
 	clear(w.hub.odds)
-	w.bucket.away = false
+	w.bucket.away, w.deadly = false, nil
 	for _, bound := range w.hub.stores() {
 		bound(0)
 	}

@@ -26,7 +26,10 @@ type node struct {
 	begun    int            // steps, since some break
 	consents consent.Policy // of its next processes
 	freezes  bool           // its agent can tell what its trainer holds while that gives up a step
-	left     bool           // and did
+	gone     bool           // it left, and does not come back by itself
+	left     *leftover      // what its agent keeps of the last script; nil: nothing, or a script has it
+	host     string         // at whose address it is; several names may have one
+	silent   events.Kind    // what it does not say; empty: nothing
 	site     string         // where it stands; empty: the cluster has no sites
 	disk     *tier          // outlives its processes
 	lies     *lie           // what is wrong in what it says; nil: nothing
@@ -78,6 +81,8 @@ func (n *node) launch(w *World) {
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
 		agent: agent.New(w.agentSettings(n, prefix)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
+	p.inherit(n.left)
+	n.left = nil
 	p.pulseAgain = p.awake(func() { p.pulse() })
 	for _, kind := range p.agent.Hears() {
 		w.agentsHear[kind] = true
@@ -145,7 +150,7 @@ func (p *process) do(actions []agent.Action) {
 			p.reread(a.Generation)
 		case agent.End:
 			p.tell(p.node.name, "ends: %s", cmp.Or(a.Reason, "it has left"))
-			p.node.left = a.Left
+			p.node.gone = a.Left
 			if a.Left {
 				p.beat.Left = true
 				p.pulse()
@@ -176,6 +181,9 @@ func (p *process) do(actions []agent.Action) {
 // say publishes until the stream has the event, or the process has joined anew since. What is said at one time may be
 // stored in any order.
 func (p *process) say(event events.Event) {
+	if event.Kind == p.node.silent {
+		return
+	}
 	event = p.lied(event)
 	incarnation := p.incarnation
 	over := func() bool { return p.dead || p.incarnation != incarnation }
@@ -269,6 +277,7 @@ func (p *process) train(train agent.Train) {
 	clear(p.reducedIn)
 	p.collective, p.began = p.collectiveOf(train.Plan, p.done), p.now
 	p.collective.begin(p)
+	p.dies()
 	if p.node.begun++; p.node.breaks > 0 && p.node.begun%p.node.breaks == 0 {
 		p.later(breaking, func() { p.World.breakStep(p.node) })
 	}

@@ -27,7 +27,7 @@ func withSecond(seed uint64, nodes int, faults []Fault) []Fault {
 // startSecond starts another process by the name of a node whose process stands still, as a supervisor does that takes it
 // for dead. It returns the first, which may live on; nil where there is none.
 func (w *World) startSecond(n *node) (first *process) {
-	if n.process == nil || n.process.paused || n.left {
+	if n.process == nil || n.process.paused || n.gone {
 		return nil
 	}
 	first = n.process

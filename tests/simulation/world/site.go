@@ -55,6 +55,9 @@ func (w *World) powerFails(a args) {
 	var there []*node
 	w.without[a["SITE"]] = true
 	for _, n := range w.nodes {
+		if n.site == a["SITE"] {
+			n.left = nil
+		}
 		if n.site == a["SITE"] && n.process != nil {
 			n.process.kill()
 			there = append(there, n)

@@ -93,11 +93,7 @@ func (p *process) exit() {
 	}
 	actions := p.agent.Exited(p.time(), "exit status 1", 1)
 	p.end()
-	for _, action := range actions {
-		if say, says := action.(agent.Say); says {
-			p.push(p.bus, say.Event, p.node.name, func() bool { return p.online(p.node.name) }, func() bool { return false })
-		}
-	}
+	p.sayLast(actions)
 }
 
 // startsAgain is how long a trainer's parent waits until it starts one that has ended again.

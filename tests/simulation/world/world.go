@@ -69,6 +69,7 @@ type World struct {
 	siteCount    int
 	heartbeats   []*heartbeat // that are under way no more
 	bucket       *tier        // of snapshots that all read
+	deadly       *deadly      // nil: no step is
 }
 
 type collectiveName struct {
@@ -208,7 +209,8 @@ func (n *node) launcher(w *World) func() { return func() { w.launch(n) } }
 
 // AddNode adds a host, on which nothing runs yet.
 func (w *World) AddNode() *node {
-	n := &node{name: fmt.Sprintf("n%d", len(w.nodes)+1), disk: &tier{}, slowness: 1, reads: 1, freezes: len(w.nodes)%2 == 0}
+	name := fmt.Sprintf("n%d", len(w.nodes)+1)
+	n := &node{name: name, host: name, disk: &tier{}, slowness: 1, reads: 1, freezes: len(w.nodes)%2 == 0}
 	if w.siteCount > 0 {
 		n.site = fmt.Sprint("s", 1+len(w.nodes)%w.siteCount)
 	}
@@ -235,9 +237,9 @@ func negotiatorSettings(c Cluster) negotiator.Settings {
 
 func (w *World) agentSettings(n *node, process string) agent.Settings {
 	return agent.Settings{
-		Cluster: cluster, Node: n.name, Process: process, Address: n.name + ":7001", ShardAddress: n.name + ":7002", MemoryBytes: 1 << 30,
-		Site: n.site,
-		Job:  w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
+		Cluster: cluster, Node: n.name, Process: process, Address: n.host + ":7001", ShardAddress: n.host + ":7002", MemoryBytes: 1 << 30,
+		Site: n.site, Trained: n.left.trained(),
+		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
 }
 
