@@ -11,6 +11,8 @@ type Pulse struct {
 	Step        uint64  `json:"step"`                           // completed steps
 	StepSeconds float64 `json:"stepSeconds" is:"min=0,max=1e9"` // of the last completed step
 	Loss        float64 `json:"loss"`                           // of the last completed step; zero where the node does not know it
+	// LossNotFinite says that the loss of the last completed step is no number or infinite; Loss is zero then. Training has diverged.
+	LossNotFinite bool `json:"lossNotFinite,omitempty"`
 	// Phase is what the trainer does in the step after that: computing, or waiting for others; left out where it is in none, or its
 	// agent does not know. Starting: it has not asked for a place yet, and is about to.
 	Phase      string      `json:"phase,omitempty" is:"one=starting|computing|waiting"`

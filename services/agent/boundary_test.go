@@ -77,7 +77,7 @@ func TestHeartbeatsProbesAndAnswersGoOnWhileTheStateAdopts(t *testing.T) {
 	}
 }
 
-func TestHeartbeatsGoOnWhereTheLossIsNoNumber(t *testing.T) {
+func TestHeartbeatsGoOnWhereTheLossIsNoNumberAndSaySo(t *testing.T) {
 	h := newHub(t)
 	h.join("n1")
 	pulses := make(chan *nats.Msg, 64)
@@ -99,6 +99,9 @@ func TestHeartbeatsGoOnWhereTheLossIsNoNumber(t *testing.T) {
 			t.Fatal("no heartbeat of the step")
 		}
 		if pulse.Step == 7 {
+			if pulse.Loss != 0 || !pulse.LossNotFinite {
+				t.Errorf("it tells the loss %v, not finite: %v", pulse.Loss, pulse.LossNotFinite)
+			}
 			return
 		}
 	}

@@ -46,12 +46,14 @@ type suspicion struct {
 // Report tells that a step was completed, how long it took and its loss (zero where the node does not know it). It
 // is called before Boundary.
 func (s *Session) Report(step uint64, stepSeconds, loss float64) {
-	if math.IsNaN(loss) || math.IsInf(loss, 0) {
-		loss = 0 // training that diverges is no reason to fall silent: JSON has no such number
+	notFinite := math.IsNaN(loss) || math.IsInf(loss, 0)
+	if notFinite {
+		loss = 0 // JSON has no such number
 	}
 	s.tell(func() []machine.Action {
 		s.loop.done = step
-		s.pulses.next.Step, s.pulses.next.StepSeconds, s.pulses.next.Loss = step, stepSeconds, loss
+		s.pulses.next.Step, s.pulses.next.StepSeconds = step, stepSeconds
+		s.pulses.next.Loss, s.pulses.next.LossNotFinite = loss, notFinite
 		if time.Since(s.pulses.last) >= progressEvery {
 			go s.sendPulse()
 		}

@@ -45,6 +45,9 @@ type Report struct {
 	Loss    float64 `json:"loss"`
 	Error   string  `json:"error"`
 
+	// LossNotFinite says that the loss is no number or infinite, which JSON cannot.
+	LossNotFinite bool `json:"lossNotFinite"`
+
 	// MicroBatches were passed forward and backward in the step, in so many ComputeSeconds without waiting for others.
 	MicroBatches   int     `json:"microBatches"`
 	ComputeSeconds float64 `json:"computeSeconds"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"sync"
@@ -300,6 +301,9 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 	default:
 		t.state.completed(report.Done)
 		t.session.Computed(report.ComputeSeconds)
+		if report.LossNotFinite {
+			report.Loss = math.NaN()
+		}
 		t.session.Report(report.Done, report.Seconds, report.Loss)
 		if report.MicroBatches > 0 && report.ComputeSeconds > 0 {
 			stage, _ := orders.Plan.Holds(t.node)

@@ -426,8 +426,10 @@ class Step:
         self._agent.set(_PHASE, _BETWEEN)
         if self.committed:
             report = {"done": self.index + 1, "seconds": self._seconds}
-            if math.isfinite(self._loss):  # JSON has no others
+            if math.isfinite(self._loss):
                 report["loss"] = self._loss
+            else:
+                report["lossNotFinite"] = True  # JSON has no such number
             if self._passed:
                 report.update(microBatches=self._passed, computeSeconds=self._computing)
             report.update(self._profile)

@@ -406,13 +406,13 @@ class WithAnAgent(unittest.TestCase):
         self.agent.report()
         self.assertEqual({"order": 1, "done": 0, "ready": True}, self.agent.report())
 
-    def test_a_loss_that_is_no_number_ends_nothing(self):
+    def test_a_loss_that_is_no_number_ends_nothing_and_is_told(self):
         self.agent.step(0)
         self.agent.order("finished")
         for step in self.join().steps(State()):
             step.commit(loss=float("nan"), seconds=0.5)
         self.agent.report()
-        self.assertEqual({"order": 1, "done": 1, "seconds": 0.5}, self.agent.report())
+        self.assertEqual({"order": 1, "done": 1, "seconds": 0.5, "lossNotFinite": True}, self.agent.report())
 
     @unittest.mock.patch("reknit.print", create=True)
     def test_an_abort_that_fails_does_not_keep_later_steps_from_being_given_up(self, _):

@@ -96,13 +96,20 @@ func (s *site) planned(job events.Job, predicted events.Predicted) (plan events.
 
 // beat sends heartbeats of nodes, of the incarnation i, until the test ends.
 func (s *site) beat(nodes ...string) {
+	s.beatWith(func(step uint64) events.Pulse {
+		return events.Pulse{Number: step, Generation: 1, Step: 40 + step, StepSeconds: 0.25, Loss: 2.5}
+	}, nodes...)
+}
+
+func (s *site) beatWith(pulseAt func(step uint64) events.Pulse, nodes ...string) {
 	ticker := time.NewTicker(50 * time.Millisecond)
 	s.t.Cleanup(ticker.Stop)
 	go func() {
 		for step := uint64(1); s.t.Context().Err() == nil; step++ {
 			for _, node := range nodes {
-				pulse, _ := json.Marshal(events.Pulse{Node: node, Incarnation: "i", Number: step, Generation: 1, Step: 40 + step,
-					StepSeconds: 0.25, Loss: 2.5})
+				told := pulseAt(step)
+				told.Node, told.Incarnation = node, "i"
+				pulse, _ := json.Marshal(told)
 				s.bus.Conn().Publish(events.PulseSubject("c", node), pulse)
 			}
 			select {

@@ -35,12 +35,13 @@ type Overview struct {
 	Shape      string          `json:"shape,omitempty"` // for example "2+3": the lengths of the pipelines
 	Step       uint64          `json:"step"`            // the highest that a heartbeat told
 	Loss       float64         `json:"loss,omitempty"`
-	StepTime   float64         `json:"stepSeconds"`          // of the median node
-	Predicted  float64         `json:"predictedStepSeconds"` // by the planner; zero: no speed was known to it
-	Guessed    bool            `json:"guessed,omitempty"`    // nothing was predicted: what layers take was not known
-	Stepless   bool            `json:"stepless,omitempty"`   // nobody knows the steps, for scripts run --unchanged
-	Nodes      map[string]int  `json:"nodes"`                // by state
-	Idle       []string        `json:"idle,omitempty"`       // which nodes have no place because of their links, and what they need
+	Diverged   bool            `json:"lossNotFinite,omitempty"` // the loss of that step is no number or infinite
+	StepTime   float64         `json:"stepSeconds"`             // of the median node
+	Predicted  float64         `json:"predictedStepSeconds"`    // by the planner; zero: no speed was known to it
+	Guessed    bool            `json:"guessed,omitempty"`       // nothing was predicted: what layers take was not known
+	Stepless   bool            `json:"stepless,omitempty"`      // nobody knows the steps, for scripts run --unchanged
+	Nodes      map[string]int  `json:"nodes"`                   // by state
+	Idle       []string        `json:"idle,omitempty"`          // which nodes have no place because of their links, and what they need
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
 	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
@@ -168,8 +169,8 @@ func (o *Overview) takeNode(node overlay.Node) {
 		return
 	}
 	o.Heard++
-	if node.Pulse.Step >= o.Step && node.Pulse.Loss > 0 { // told by those that know it
-		o.Loss = node.Pulse.Loss
+	if node.Pulse.Step >= o.Step && (node.Pulse.Loss > 0 || node.Pulse.LossNotFinite) { // told by those that know it
+		o.Loss, o.Diverged = node.Pulse.Loss, node.Pulse.LossNotFinite
 	}
 }
 
@@ -227,6 +228,10 @@ func (o *Overview) judge() {
 		if o.End == nil && tier.Late(o.Step) {
 			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
 		}
+	}
+	if o.Diverged {
+		o.Problems = append(o.Problems, fmt.Sprintf("the loss of step %d is not finite: training has diverged, and more steps mend nothing. "+
+			"Stop it, and begin anew or from a snapshot before, with a lower learning rate or without the bad samples", o.Step))
 	}
 	switch change := o.Change; {
 	case o.isDeserted():
@@ -319,7 +324,9 @@ func (o Overview) pace() string {
 	case o.Guessed:
 		pace += ", planned by a guess: what layers take was not known"
 	}
-	if o.Loss > 0 {
+	if o.Diverged {
+		pace = "loss not finite, " + pace
+	} else if o.Loss > 0 {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
 	}
 	return pace

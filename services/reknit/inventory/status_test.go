@@ -179,6 +179,20 @@ func (s *site) replicas(nodes ...string) {
 	s.say(events.PlanCommitted, "/negotiator", "1", &plan)
 }
 
+func TestALossThatIsNotFiniteIsNotWell(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.beatWith(func(step uint64) events.Pulse {
+		return events.Pulse{Number: step, Generation: 1, Step: 40 + step, StepSeconds: 0.25, LossNotFinite: true}
+	}, "n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	printed, err := s.run(Status())
+	if !errors.As(err, &tell.NotWell{}) || !strings.Contains(err.Error(), "is not finite: training has diverged") ||
+		!strings.Contains(printed, "loss not finite, 250 ms a step") {
+		t.Errorf("ends with %v\n%s", err, printed)
+	}
+}
+
 func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {
 	s := newSite(t)
 	s.plan()

@@ -41,6 +41,12 @@ var gauges = []struct {
 	{"reknit.links.lost", "", "Links between two nodes over which nothing passes.", func(f *view.Figures) float64 { return float64(f.LinksLost) }},
 	{"reknit.training.step", "", "Completed steps, the most that a node told.", func(f *view.Figures) float64 { return float64(f.Step) }},
 	{"reknit.training.loss", "", "Of the last step whose loss was told.", func(f *view.Figures) float64 { return f.Loss }},
+	{"reknit.training.diverged", "", "1 while the loss is not finite.", func(f *view.Figures) float64 {
+		if f.Diverged > 0 {
+			return 1
+		}
+		return 0
+	}},
 	{"reknit.training.samples", "{sample}/s", "Samples a second, of the last seconds.", func(f *view.Figures) float64 { return f.Rate }},
 	{"reknit.training.step.duration", "s", "Of a step of the slowest node.", func(f *view.Figures) float64 { return f.StepSeconds }},
 	{"reknit.training.step.error", "", "By how much of a measured step the predicted one was off: 0.1 is a tenth. None before both are known.", func(f *view.Figures) float64 {

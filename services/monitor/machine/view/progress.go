@@ -15,8 +15,10 @@ const (
 type progress struct {
 	step        uint64 // the highest that a heartbeat told
 	loss        float64
-	stepSeconds float64 // of the last heartbeat that told of it
-	marks       []mark  // one a second, the oldest first
+	diverged    uint64    // the first step since which the loss is not finite; zero: it is
+	rose        time.Time // when a heartbeat told of another step last
+	stepSeconds float64   // of the last heartbeat that told of it
+	marks       []mark    // one a second, the oldest first
 }
 
 // mark is a second of it.
@@ -30,13 +32,19 @@ type mark struct {
 // Point is a second for readers: its number since 1970, completed steps, loss, samples a second.
 type Point [4]float64
 
-func (p *progress) hear(pulse events.Pulse, _ time.Time) {
+func (p *progress) hear(pulse events.Pulse, now time.Time) {
 	if pulse.Step < p.step && p.step-pulse.Step < 1000 { // a straggler; a snapshot or another job goes back further
 		return
 	}
+	if pulse.Step != p.step || p.rose.IsZero() {
+		p.rose = now
+	}
 	p.step, p.stepSeconds = pulse.Step, pulse.StepSeconds
-	if pulse.Loss > 0 {
-		p.loss = pulse.Loss
+	switch {
+	case pulse.LossNotFinite && p.diverged == 0:
+		p.diverged = pulse.Step
+	case pulse.Loss > 0:
+		p.loss, p.diverged = pulse.Loss, 0
 	}
 }
 
@@ -69,6 +77,20 @@ func (p *progress) stepsPerSecond() float64 {
 		return 0
 	}
 	return float64(last.step-first.step) / float64(last.second-first.second)
+}
+
+// A step counts as late after several usual ones: some evaluate or save in between.
+const (
+	lateSteps = 10
+	lateAtAll = 30 * time.Second
+)
+
+// late returns for how long no step was made, where that is longer than usual.
+func (p *progress) late(now time.Time) (since time.Duration) {
+	if since = now.Sub(p.rose); p.rose.IsZero() || since < max(lateAtAll, time.Duration(lateSteps*p.stepSeconds*float64(time.Second))) {
+		return 0
+	}
+	return since
 }
 
 func (p *progress) rate() float64 {

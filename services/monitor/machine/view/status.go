@@ -19,9 +19,10 @@ type Status struct {
 	Generation  uint64         `json:"generation"`
 	Step        uint64         `json:"step"`
 	Loss        float64        `json:"loss"`
-	Rate        float64        `json:"rate"`        // samples a second, of the last seconds
-	StepSeconds float64        `json:"stepSeconds"` // of the median node
-	States      map[string]int `json:"states"`      // nodes by state
+	Diverged    uint64         `json:"diverged,omitempty"` // the step since which the loss is not finite
+	Rate        float64        `json:"rate"`               // samples a second, of the last seconds
+	StepSeconds float64        `json:"stepSeconds"`        // of the median node
+	States      map[string]int `json:"states"`             // nodes by state
 
 	Snapshots []overlay.Snapshot `json:"snapshots,omitempty"` // by tier; none: nobody takes any, or none is complete yet
 
@@ -38,7 +39,7 @@ const (
 
 func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) Status {
 	status := Status{
-		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Rate: v.progress.rate(),
+		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Diverged: v.progress.diverged, Rate: v.progress.rate(),
 		StepSeconds: overlay.StepTime(nodes), States: map[string]int{},
 	}
 	for _, node := range nodes {
@@ -59,6 +60,10 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 	if end := v.overlay.End(); end != nil {
 		return Idle, "the job is complete: " + end.String()
 	}
+	if status.Diverged > 0 {
+		return Trouble, fmt.Sprintf("the loss is not finite since step %d: training has diverged. Stop it, and begin anew or from a snapshot before",
+			status.Diverged)
+	}
 	if change, under := v.underWay(); under {
 		return levelOf(change)
 	}
@@ -77,6 +82,9 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		return Idle, "training is complete"
 	case status.Generation == 0:
 		return Idle, "no plan yet: it waits for trainers"
+	case training > 0 && !v.overlay.Stepless() && v.progress.late(now) > 0:
+		return Trouble, fmt.Sprintf("no step for %v, %s is usual: reknit nodes tells who computes and who waits",
+			v.progress.late(now).Round(time.Second), (time.Duration(v.progress.stepSeconds * float64(time.Second))).Round(time.Millisecond))
 	case len(status.late()) > 0:
 		return Trouble, status.late()[0].Says(now)
 	case training == 1:

@@ -47,7 +47,7 @@ listen(['now', 'plan'], () => {
   const nodes = Object.values(now.states).reduce((sum, some) => sum + some, 0);
   fill(at('figures'),
     figure('Step', now.step.toLocaleString('en')),
-    figure('Loss', now.loss ? now.loss.toPrecision(4) : '–'),
+    figure('Loss', now.diverged ? 'not finite' : now.loss ? now.loss.toPrecision(4) : '–', now.diverged && `since step ${now.diverged.toLocaleString('en')}`),
     figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
     figure('Step time', seconds(now.stepSeconds), plan && planned(plan, now.prediction, now.stepSeconds),
       'measured, of the median node; planned is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '

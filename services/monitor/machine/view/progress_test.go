@@ -1,0 +1,57 @@
+package view
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// The page showed the last loss that was finite, a flat curve and a green dot.
+func TestALossThatIsNotFiniteIsTroubleSinceTheStepAtWhichItBecameSo(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(10, "n1", "n2", "n3", "n4")
+	first := l.view.progress.step + 1
+	for range 3 {
+		l.now = l.now.Add(time.Second)
+		l.view.Pulse(events.Pulse{Node: "n1", Incarnation: "i", Step: l.view.progress.step + 1, StepSeconds: 1, LossNotFinite: true}, l.now)
+	}
+	status := l.view.Figures(l.now).Status
+	if want := fmt.Sprintf("the loss is not finite since step %d", first); status.Level != Trouble || status.Diverged != first || !strings.Contains(status.Says, want) {
+		t.Errorf("it says %s, %q, expected %q", status.Level, status.Says, want)
+	}
+	l.beat(3, "n1", "n2", "n3", "n4")
+	if status := l.view.Figures(l.now).Status; status.Diverged > 0 {
+		t.Errorf("finite again, it says %s, %q", status.Level, status.Says)
+	}
+}
+
+// A trainer that stands still outside of its micro-batches goes on beating.
+func TestWhereNoStepIsMadeForLongerThanUsualThePageSaysSo(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(10, "n1", "n2", "n3", "n4")
+	for _, node := range []string{"n1", "n2", "n3", "n4"} {
+		l.say(events.PlanActivated, node, &events.Activation{Node: node, Generation: 1, Step: 100})
+	}
+	last := events.Pulse{Incarnation: "i", Step: l.view.progress.step, StepSeconds: 1, Loss: 2}
+	stand := func(seconds int) Status {
+		for range seconds {
+			l.now = l.now.Add(time.Second)
+			for _, node := range []string{"n1", "n2", "n3", "n4"} {
+				last.Node = node
+				l.view.Pulse(last, l.now)
+			}
+		}
+		return l.view.Figures(l.now).Status
+	}
+	if status := stand(20); status.Level != Calm {
+		t.Errorf("after 20 s it says %s, %q", status.Level, status.Says)
+	}
+	if status := stand(40); status.Level != Trouble || !strings.Contains(status.Says, "no step for 1m0s, 1s is usual") {
+		t.Errorf("after a minute it says %s, %q", status.Level, status.Says)
+	}
+}
