@@ -229,7 +229,7 @@ SCHEDULERS = [
     lambda optimizer: schedule.LambdaLR(optimizer, lambda step: 1 / (1 + step)),
     lambda optimizer: schedule.MultiStepLR(optimizer, [1, 3], 0.1),
     lambda optimizer: schedule.CosineAnnealingWarmRestarts(optimizer, 2),
-    lambda optimizer: schedule.OneCycleLR(optimizer, 0.5, total_steps=3 * STEPS),
+    lambda optimizer: schedule.OneCycleLR(optimizer, 0.5, total_steps=3 * STEPS, cycle_momentum=bool({"betas", "momentum"} & set(optimizer.defaults))),
     lambda optimizer: schedule.SequentialLR(optimizer, [schedule.ConstantLR(optimizer, 0.1, 2), schedule.ExponentialLR(optimizer, 0.9)], [2]),
 ]
 
