@@ -8,6 +8,9 @@ type BrokenStep struct {
 	Generation  uint64 `json:"generation" is:"min=1"` // of the plan under which the step was begun
 	Step        uint64 `json:"step"`                  // completed steps: the one that broke comes after so many
 	Reason      string `json:"reason" is:"reason"`
+	// Outvoted are nodes that would apply other things than most, by what this node saw of all: with other settings, say.
+	Outvoted []string `json:"outvoted,omitempty" is:"count=0..256,each=token"`
+	Tied     bool     `json:"tied,omitempty"` // nodes would apply different things, and no side is the majority
 }
 
 // Activation is said by each node after its first step under a plan.

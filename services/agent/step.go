@@ -43,6 +43,13 @@ func (s *Session) Broken(reason string) {
 	s.tell(func() []machine.Action { return s.machine.Broken(time.Now(), reason) })
 }
 
+// Disputed tells that the step under way is not made because trainers would apply different things, by settings that differ for
+// example: the outvoted nodes, or nobody where no side is the majority. The cluster goes on without the former, and holds in a tie.
+// It is called as Broken is, also where the step's context has ended.
+func (s *Session) Disputed(reason string, outvoted []string) {
+	s.tell(func() []machine.Action { return s.machine.Disputed(time.Now(), reason, outvoted) })
+}
+
 // Stop returns the step, in completed ones, at which training stops or the next plan takes over; known is false where
 // none is. It is for steps that have no end of their own.
 func (s *Session) Stop() (step uint64, known bool) {

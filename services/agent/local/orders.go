@@ -37,10 +37,15 @@ type Joined struct {
 
 // Report is the body of next: how the order before went.
 type Report struct {
-	Order   uint64  `json:"order"` // its id; 0 before the first
-	Done    uint64  `json:"done"`
-	Ready   bool    `json:"ready"`
-	Broken  string  `json:"broken"`
+	Order  uint64 `json:"order"` // its id; 0 before the first
+	Done   uint64 `json:"done"`
+	Ready  bool   `json:"ready"`
+	Broken string `json:"broken"`
+
+	// Outvoted are nodes that would have applied other things than most, and Tied says that there is no majority.
+	Outvoted []string `json:"outvoted"`
+	Tied     bool     `json:"tied"`
+
 	Seconds float64 `json:"seconds"`
 	Loss    float64 `json:"loss"`
 	Error   string  `json:"error"`
@@ -63,6 +68,10 @@ type Report struct {
 func (r *Report) validate() error {
 	measured := events.Profile{Node: "n", SpeedFactor: 1, Layers: r.Layers, PeakBytes: r.PeakBytes, OtherBytes: r.OtherBytes}
 	if err := measured.Validate(); err != nil {
+		return err
+	}
+	broken := events.BrokenStep{Node: "n", Incarnation: "n", Generation: 1, Reason: "-", Outvoted: r.Outvoted, Tied: r.Tied}
+	if err := broken.Validate(); err != nil {
 		return err
 	}
 	pace := events.Pace{Node: "n", Generation: 1, StepSeconds: 1, Steps: 1, ComputeSeconds: r.ComputeSeconds}

@@ -295,7 +295,10 @@ func (t *trainer) step(orders agent.Orders, done uint64) (Report, error) {
 		t.state.givenUp(report.Ready)
 		slog.Info("a step could not be completed, and is trained again", "node", t.node, "step", done,
 			"because", cmp.Or(report.Broken, "another node is lost, or its step broke"))
-		if orders.Step.Err() == nil {
+		switch {
+		case len(report.Outvoted) > 0 || report.Tied:
+			t.session.Disputed(cmp.Or(report.Broken, "trainers would apply different things"), report.Outvoted)
+		case orders.Step.Err() == nil:
 			t.session.Broken(cmp.Or(report.Broken, "the trainer gave it up"))
 		}
 	default:

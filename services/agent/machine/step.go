@@ -21,14 +21,28 @@ const (
 // after which nothing is trained before a plan for which all give up theirs. A step that is to be given up anyway need
 // not be told of.
 func (m *Machine) Broken(now time.Time, reason string) []Action {
-	if m.membership == over || m.trainer != training || m.stuck {
+	if m.trainer != training {
 		return nil
 	}
-	m.stuck = true
-	m.do(Say{m.speaker.First(now, fmt.Sprintf("%s-%d-%d", m.incarnation, m.generation(), m.done), events.StepBroken,
-		m.settings.Node, &events.BrokenStep{
-			Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: m.done, Reason: reason,
-		})})
+	return m.sayBroken(now, &events.BrokenStep{Reason: reason})
+}
+
+// Disputed tells that the step under way is not made because trainers would apply different things: which nodes are outvoted, or
+// that no side is the majority, where none is. Each one's word counts, so it is told though the step is to be given up.
+func (m *Machine) Disputed(now time.Time, reason string, outvoted []string) []Action {
+	if m.trainer != training && m.trainer != abandoning {
+		return nil
+	}
+	return m.sayBroken(now, &events.BrokenStep{Reason: reason, Outvoted: outvoted, Tied: len(outvoted) == 0})
+}
+
+func (m *Machine) sayBroken(now time.Time, broken *events.BrokenStep) []Action {
+	if m.membership == over || m.stuck {
+		return nil
+	}
+	m.stuck = m.trainer == training // who is told to give its step up goes on by the plan that follows that
+	broken.Node, broken.Incarnation, broken.Generation, broken.Step = m.settings.Node, m.incarnation, m.generation(), m.done
+	m.do(Say{m.speaker.First(now, fmt.Sprintf("%s-%d-%d", m.incarnation, m.generation(), m.done), events.StepBroken, m.settings.Node, broken)})
 	return m.act()
 }
 

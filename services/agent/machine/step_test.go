@@ -37,6 +37,23 @@ func TestAStepThatIsToBeGivenUpAnywayIsNotTold(t *testing.T) {
 	n.expect("abandon")
 }
 
+// Each one's word counts of who is outvoted.
+func TestThatTrainersWouldApplyDifferentThingsIsToldThoughTheStepIsToBeGivenUpAnyway(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.holds = holding(15)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.do(n.machine.Disputed(now, "other settings", []string{"n2"}))
+	n.expect("abandon", "say step.broken: other settings")
+	n.stands(15)
+	n.expect("tell holdings", "say negotiation.consented g4 true at 15: 1 holdings")
+	n.commits(plan(4, 15, "n1", "n2"))
+	n.expect("adopt [{0 2}] at 15", "train under 4, new, after steps were given up")
+	n.do(n.machine.Disputed(now, "other settings", nil))
+	n.expect("say step.broken: other settings")
+	n.stands(15)
+	n.expect()
+}
+
 // A plan that takes over at a step which this node cannot reach does not make its state right.
 func TestANodeWhoseStepBrokeAdoptsNoPlanOfALaterStep(t *testing.T) {
 	n := trainingNode(t, 15)

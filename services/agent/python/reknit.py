@@ -35,7 +35,7 @@ import traceback
 import urllib.parse
 import weakref
 
-__all__ = ["join", "announce", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Left"]
+__all__ = ["join", "announce", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Disagreement", "Left"]
 
 _ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL, _OUT = range(7)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
@@ -43,6 +43,7 @@ _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
 _END_SECONDS = 60  # for an interpreter to end after an error that nobody caught
+_MOST_OUTVOTED = 256  # nodes that are named at once
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
 
@@ -66,6 +67,15 @@ class WrongOrder(Error):
 class StepAborted(Error):
     """The step is given up, because another trainer is gone, say. Let it pass: `with step.abortable()` ends, and
     job.steps() goes on."""
+
+
+class Disagreement(StepAborted):
+    """Trainers would apply different things. Those that differ from most are outvoted, by their nodes; where nobody is, no side is the
+    majority. The cluster goes on without the former, and holds in a tie: nobody loses its state, and no script ends."""
+
+    def __init__(self, text, outvoted=()):
+        super().__init__(text)
+        self.outvoted = list(outvoted)[:_MOST_OUTVOTED]
 
 
 class Left(SystemExit):
@@ -207,7 +217,7 @@ class Job:
                 self._asks = False
                 yield step
                 report = step._report()
-                breaks = breaks + 1 if report.get("broken") else 0
+                breaks = breaks + 1 if report.get("broken") and not isinstance(step._why, Disagreement) else 0
                 if breaks >= _MOST_BREAKS:
                     raise Error(f"step {step.index} broke {breaks} times in a row") from step._why
                 self.done = report["done"]
@@ -379,6 +389,13 @@ class Step:
         if self.aborted:
             raise StepAborted(f"step {self.index} is given up")
 
+    def take_back(self):
+        """Nobody passed the gate: the sums are not to be applied. Who has answered that it can make the step stays ready."""
+        self._agent.set(_READY, self.index)
+        self._agent.fence()
+        self._ready = self.aborted
+        self._agent.set(_READY, self.index + self._ready)
+
     def commit(self, apply=None, loss=0.0, seconds=None):
         """Makes the step, by apply(), once everybody is ready. It cannot be given up from here on.
 
@@ -439,7 +456,9 @@ class Step:
                 raise WrongOrder(f"step {self.index} ended: call step.commit() or step.give_up(why) before the next")
             self.give_up("the cluster gave it up")
         report = {"done": self.index, "ready": self._ready}
-        if not self.aborted:
+        if isinstance(self._why, Disagreement):  # each one's word counts, though another one's came first
+            report.update(broken=self.given_up[:256], outvoted=self._why.outvoted, tied=not self._why.outvoted)
+        elif not self.aborted:
             report["broken"] = self.given_up[:256]
         return report
 

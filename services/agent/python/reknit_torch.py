@@ -95,6 +95,7 @@ class Job:
         self._turns = plane.steps(state)
         self._next = None  # step of the plane that was asked for already
         self._took = False  # whether the state of a step that failed here came from others
+        self.since = None  # first step that this process was given
         self._group = None
         self.profile = reknit_profile.Nothing()
 
@@ -125,6 +126,8 @@ class Job:
 
     def _turn(self):
         turn, self._next = self._next or next(self._turns, None), None
+        if turn and self.since is None:
+            self.since = turn.index
         return turn
 
     def _regroup(self, turn):
@@ -206,7 +209,7 @@ class AnyStep:
 
     def _pass_gate(self):
         self._turn.ready()
-        pass_gate(self._job._group, self._states, self._count)
+        pass_gate(self._turn, self._job._group, self._states, self._count, self._job.since)
         self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
 
     def _tried(self, part):
@@ -331,18 +334,72 @@ def seed_of(*numbers):
     return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
 
 
-def pass_gate(group, states, count):
+def pass_gate(turn, group, states, count, since):
     """Returns once all processes have come here, each with some of the job's states, by number, of which there are so many.
 
-    WrongOrder: the settings of a state are not equal where it is held; all processes are told, before any applies them.
+    Where the settings of a state are not equal in all that hold it, nobody makes the step. WrongOrder: this process is outvoted.
+    Disagreement: others are, or nobody is in the majority. All come to the same verdict, for it follows from what a second sum shows
+    of each: its numbers, and since which step it has trained.
     """
+    numbers = {n: state.settings() for n, state in states.items()}
     words = [0] * 3 * count  # by state: in how many processes it is, the sum of their numbers, and that of the squares
-    for n, state in states.items():
-        number = state.settings()
+    for n, number in numbers.items():
         words[3 * n:3 * n + 3] = 1, number, number * number
-    sums = torch.tensor(words, device=next(iter(states.values())).gradients.loss.device)
+    device = next(iter(states.values())).gradients.loss.device
+    sums = torch.tensor(words, device=device)
     group.sum(sums)
-    for held, total, squares in zip(*[iter(sums.tolist())] * 3):
-        if total * total != held * squares:
-            raise reknit.WrongOrder("optimizer.param_groups: expected equal settings in all processes, got others in some: set "
-                                    "them from step.index, or give the scheduler to join")
+    if all(total * total == held * squares for held, total, squares in zip(*[iter(sums.tolist())] * 3)):
+        return
+    table = torch.zeros(turn.world, 1 + count, dtype=torch.int64, device=device)
+    table[turn.rank, 0] = since
+    for n, number in numbers.items():
+        table[turn.rank, 1 + n] = 1 + number  # zero: it is not here
+    group.sum(table.view(-1))
+    turn.take_back()
+    raise verdict(turn, table.tolist())
+
+
+def verdict(turn, table):
+    """Returns what is raised in this process where settings differ. By rank, the table has a first step and a number for each state."""
+    outvoted, sides = vote(table)
+    others = [rank for rank in range(turn.world) if rank not in outvoted]
+    if turn.rank in outvoted:
+        return reknit.mistaken(reknit.WrongOrder, f"optimizer.param_groups: expected the settings of {named(turn, others)}, got others: "
+                               "set them from step.index before step.commit(), or give the scheduler to join")
+    if outvoted:
+        return reknit.Disagreement(f"optimizer.param_groups: {named(turn, outvoted)} would apply other settings than most",
+                                   [turn.nodes[rank] for rank in sorted(outvoted)])
+    told = " against ".join(named(turn, side) for side in sides)
+    return reknit.Disagreement("optimizer.param_groups differ, and no side is the majority: end one side (reknit drain NODE), and the other "
+                               f"goes on: {told}")
+
+
+def vote(table):
+    """Returns the ranks that are outvoted, and the sides of a tie, lists of ranks; of these the first state's that has one.
+
+    More than half of a state's holders decide. Where no settings have as many, those who have trained for longest do, if they agree.
+    """
+    outvoted, tie = set(), []
+    for at in range(1, len(table[0])):
+        sides = {}
+        for rank, row in enumerate(table):
+            if row[at]:
+                sides.setdefault(row[at], []).append(rank)
+        if len(sides) < 2:
+            continue
+        right = max(sides.values(), key=len)
+        if 2 * len(right) <= sum(map(len, sides.values())):
+            first = min(table[rank][0] for side in sides.values() for rank in side)
+            oldest = [side for side in sides.values() if any(table[rank][0] == first for rank in side)]
+            right = oldest[0] if len(oldest) == 1 else []
+        if right:
+            outvoted.update(rank for side in sides.values() if side is not right for rank in side)
+        else:
+            tie = tie or list(sides.values())
+    return outvoted, tie
+
+
+def named(turn, ranks):
+    """Returns the nodes of some ranks in words, three at most by name."""
+    names = [turn.nodes[rank] for rank in sorted(ranks)]
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")

@@ -283,17 +283,18 @@ def add_up_lengths(plane, rank):
     return [tensor.tolist() for tensor in tensors]
 
 
-def gate(rates, plane, rank):
-    """Returns what a process is told at the gate that holds layers with the learning rates by their number."""
+def gate(rates, since, plane, rank):
+    """Returns what a process is told at the gate that holds layers with the learning rates by their number, since a step."""
     group = connected(plane, rank, len(rates))
     KEPT.append(group)
     states = {n: reknit_state.State(layer, torch.optim.SGD(layer.parameters(), lr=rate))
               for n, rate in rates[rank] for layer in [build(n)]}
+    turn = unittest.mock.Mock(rank=rank, world=len(rates), nodes=list("abcdef"))
     try:
-        reknit_torch.pass_gate(group, states, LAYERS)
-    except reknit.WrongOrder as error:
-        return str(error)
-    return ""
+        reknit_torch.pass_gate(turn, group, states, LAYERS, since[rank])
+    except (reknit.WrongOrder, reknit.Disagreement) as error:
+        return type(error).__name__, getattr(error, "outvoted", None), turn.take_back.called, str(error)
+    return "passed", None, turn.take_back.called, ""
 
 
 class Sums(unittest.TestCase):
@@ -302,11 +303,32 @@ class Sums(unittest.TestCase):
         for tensors in of[:1] + of[2:]:
             self.assertEqual([[3 * at + 5 for at in range(length)] for length in (1, 2, 7)], tensors)
 
+    def at_the_gate(self, rates, since=(0, 0, 0, 0)):
+        """Returns what each process is told that holds layers with these learning rates, without the words."""
+        told = in_processes(functools.partial(gate, rates, since), "Plane", *range(len(rates)))
+        for kind, _, back, _ in told:
+            self.assertEqual(kind != "passed", back, "whether the sums are not to be applied")
+        return [one[:2] for one in told]
+
     def test_settings_are_to_be_equal_in_all_processes_that_hold_a_layer(self):
-        for rates, expected in [([[(0, 0.1), (1, 0.2)], [(1, 0.2), (2, 0.3)]], "^$"),
-                                ([[(0, 0.1), (1, 0.2)], [(1, 0.3), (2, 0.3)]], "expected equal settings")]:
-            for told in in_processes(functools.partial(gate, rates), "Plane", 0, 1):
-                self.assertRegex(told, expected)
+        tie, outvoted = ("Disagreement", []), ("WrongOrder", None)
+        self.assertEqual([("passed", None)] * 2, self.at_the_gate([[(0, 0.1), (1, 0.2)], [(1, 0.2), (2, 0.3)]]))
+        self.assertEqual([tie] * 2, self.at_the_gate([[(0, 0.1), (1, 0.2)], [(1, 0.3), (2, 0.3)]]))
+        without = ("Disagreement", ["b"])
+        self.assertEqual([without, outvoted, without], self.at_the_gate([[(0, 0.1), (1, 0.2)], [(0, 0.1), (1, 0.3)], [(1, 0.2)]]))
+
+    def test_who_trained_before_outvotes_who_joined_where_no_settings_have_the_majority(self):
+        rates = [[(0, 0.1)], [(0, 0.2)], [(0, 0.2)], [(0, 0.1)]]
+        without = ("Disagreement", ["b", "c"])
+        self.assertEqual([without, ("WrongOrder", None), ("WrongOrder", None), without], self.at_the_gate(rates, (7, 30, 30, 7)))
+        self.assertEqual([("Disagreement", [])] * 4, self.at_the_gate(rates, (7, 7, 30, 30)))
+
+    def test_the_nodes_that_differ_are_named(self):
+        (*_, right), (*_, wrong), _ = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)], [(0, 0.1)]], (0, 0, 0)), "Plane", 0, 1, 2)
+        self.assertRegex(right, "b would apply other settings than most")
+        self.assertRegex(wrong, "expected the settings of a, c, got others: set them from step.index")
+        (*_, tied), _ = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)]], (0, 0)), "Plane", 0, 1)
+        self.assertRegex(tied, "reknit drain NODE.*: a against b$")
 
 
 if __name__ == "__main__":

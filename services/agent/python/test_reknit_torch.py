@@ -465,17 +465,35 @@ def slower_by_turns(index):
     return slower(index % 2)
 
 
+def halved(index):
+    return slower(index) / 2
+
+
+def thirded(index):
+    return slower(index) / 3
+
+
 def rounded(index):
     """Returns the learning rate as another machine may round it."""
     return math.nextafter(slower(index), 1)
 
 
+class Telling(Process):
+    """One that keeps what its trainer reports of a step that is given up, and has no more steps after it."""
+
+    def next(self, report, wait=True):
+        if report.get("broken"):
+            self.told = report
+            return {"order": "finished", "id": self.order + 1}
+        return super().next(report, wait)
+
+
 def train_with(board, node_and_rate):
-    """Trains as one of two nodes, with the learning rate of each step, and returns completed steps and what was raised."""
+    """Trains as one of three nodes, with the learning rate of each step, and returns completed steps, and what was raised or reported."""
     node, rate_of = node_and_rate
     model, optimizer = replica()
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
-    job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+    agent = job.plane._agent = Telling(job.plane._agent, None, ["a", "b", "c"], node, board)
     KEPT.append(job)
     try:
         with unittest.mock.patch.object(reknit_torch.Group, "leave"):
@@ -486,17 +504,23 @@ def train_with(board, node_and_rate):
                 step.commit()
     except reknit.WrongOrder as error:
         return job.plane.done, str(error)
-    return job.plane.done, ""
+    return job.plane.done, getattr(agent, "told", "")
 
 
-class TwoProcesses(unittest.TestCase):
-    def test_a_learning_rate_that_is_not_equal_in_all_processes_is_told_before_anybody_applies_it(self):
-        for done, told in in_processes(train_with, "Board", ("a", slower), ("b", slower_by_turns)):
-            self.assertEqual(2, done)
-            self.assertRegex(told, "expected equal settings in all processes.*from step.index")
+class ThreeProcesses(unittest.TestCase):
+    def test_who_has_another_learning_rate_is_told_before_anybody_applies_it_and_no_other_script_ends(self):
+        (*right, (done, told)) = in_processes(train_with, "Board", ("a", slower), ("b", slower), ("c", slower_by_turns))
+        self.assertEqual(2, done)
+        self.assertRegex(told, "expected the settings of a, b, got others.*from step.index")
+        for done, report in right:
+            self.assertEqual((2, 2, False, ["c"], False), (done, *(report[field] for field in ("done", "ready", "outvoted", "tied"))))
+
+    def test_where_nobody_is_in_the_majority_no_script_ends(self):
+        for done, report in in_processes(train_with, "Board", ("a", slower), ("b", halved), ("c", thirded)):
+            self.assertEqual((0, False, [], True), (done, *(report[field] for field in ("ready", "outvoted", "tied"))))
 
     def test_a_learning_rate_may_differ_by_what_another_machine_rounds(self):
-        for done, told in in_processes(train_with, "Board", ("a", slower), ("b", rounded)):
+        for done, told in in_processes(train_with, "Board", ("a", slower), ("b", rounded), ("c", slower)):
             self.assertEqual((3, ""), (done, told))
 
 

@@ -27,30 +27,40 @@ const (
 
 // breaks are the steps that broke since training last got on.
 type breaks struct {
-	Step    uint64         `json:"step"`    // completed steps, to which the last one led back
-	Since   time.Time      `json:"since"`   // the first one led back to that very step, by the log's clock
-	InARow  int            `json:"inARow"`  // how many led back to that very step
-	By      map[string]int `json:"by"`      // of these, by the node that told first
-	Told    map[string]int `json:"told"`    // since training last went on for goodSteps, by the nodes that told
-	After   map[string]int `json:"after"`   // of these, by the nodes that told after another
-	Tellers []string       `json:"tellers"` // of the last one, in order
-	Reason  string         `json:"reason"`  // of the last one told
-	Counted string         `json:"counted"` // the event that told the last one counted
+	Step    uint64         `json:"step"`             // completed steps, to which the last one led back
+	Since   time.Time      `json:"since"`            // the first one led back to that very step, by the log's clock
+	InARow  int            `json:"inARow"`           // how many led back to that very step
+	By      map[string]int `json:"by"`               // of these, by the node that told first
+	Told    map[string]int `json:"told"`             // since training last went on for goodSteps, by the nodes that told
+	After   map[string]int `json:"after"`            // of these, by the nodes that told after another
+	Tellers []string       `json:"tellers"`          // of the last one, in order
+	Reason  string         `json:"reason"`           // of the last one told
+	Counted string         `json:"counted"`          // the event that told the last one counted
+	Dispute dispute        `json:"dispute,omitzero"` // about the one under way
 }
 
 // stepBroken has all give up the step that one node cannot end, and go on with the same nodes. Whoever else tells so is
 // heard too late, but for who it is that tells: the step is given up already.
 func (m *Machine) stepBroken(cause events.Event, broken events.BrokenStep) []events.Event {
 	known := &m.state.Breaks
-	switch {
-	case !m.inStep(broken):
-		return nil
-	case m.state.Paused:
-		known.alsoTold(broken.Node)
+	if !m.inStep(broken) {
 		return nil
 	}
-	m.state.Paused, known.Reason, known.Tellers = true, broken.Reason, []string{broken.Node}
-	return m.pend(cause, events.Change{Kind: events.ChangeBroken, Node: broken.Node}, protocol.Urgent)
+	first := !m.state.Paused
+	if first {
+		m.state.Paused, known.Reason, known.Tellers = true, broken.Reason, nil
+		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeBroken, Node: broken.Node, Cause: cause.ID})
+		m.state.Hold.InARow = 0
+	}
+	known.alsoTold(broken.Node)
+	outvoted := m.dispute(broken)
+	switch {
+	case len(outvoted) > 0:
+		return m.giveUp(cause, outvoted, "outvoted: "+broken.Reason, false)
+	case first:
+		return m.negotiate(cause, protocol.Urgent)
+	}
+	return nil
 }
 
 // inStep reports whether a node is in the step that it says broke. Since the plan for which all last gave up their
@@ -83,6 +93,10 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 		return nil
 	}
 	known := &m.state.Breaks
+	least, stuck := m.settings.HoldTime.Seconds(), cause.Logged.Sub(known.Since).Seconds()
+	if tie := m.tie(); tie != "" {
+		return m.abort(cause, tie, m.holdFor(protocol.Grown(least, known.InARow-1), tie))
+	}
 	for _, tired := range known.suspects(node) {
 		spare, _ := protocol.Spare(m.state.placed(), []string{tired})
 		if len(spare) == 0 {
@@ -100,7 +114,6 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	}
 	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %s",
 		known.InARow, known.Step, known.Reason)
-	least, stuck := m.settings.HoldTime.Seconds(), cause.Logged.Sub(known.Since).Seconds()
 	seconds := min(max(least, stuck), protocol.Grown(least, known.InARow-mostRetries))
 	return m.abort(cause, reason, m.holdFor(seconds, reason))
 }
@@ -119,6 +132,9 @@ func (m *Machine) countBreak(resume uint64) (node string, counts bool) {
 	known.begin(resume, m.state.Heard)
 	known.Counted = changes[i].Cause
 	known.InARow++
+	if m.tie() != "" {
+		return "", true // nobody is to blame
+	}
 	known.By[changes[i].Node]++
 	for i, node := range known.Tellers {
 		known.Told[node]++

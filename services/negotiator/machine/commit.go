@@ -52,6 +52,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	m.state.Prices.committed()
 	clear(m.state.Blamed)
+	m.state.Breaks.Dispute = dispute{}
 	m.state.Doubts, m.state.Finals = nil, nil
 	clear(m.state.Busy)
 	clear(m.state.Measured)
