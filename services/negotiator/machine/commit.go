@@ -50,9 +50,9 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Tellers = false, false, false, 0, nil
 	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.WentBack = 0, 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
+	m.state.Breaks.Dispute = dispute{}
 	m.state.Prices.committed()
 	clear(m.state.Blamed)
-	m.state.Breaks.Dispute = dispute{}
 	m.state.Doubts, m.state.Finals = nil, nil
 	clear(m.state.Busy)
 	clear(m.state.Measured)
