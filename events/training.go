@@ -60,8 +60,9 @@ type Divergence struct {
 	Step       uint64    `json:"step"`
 	Unit       int       `json:"unit" is:"max=4095"`
 	Replicas   []Replica `json:"replicas" is:"count=2"`
-	Digest     string    `json:"digest,omitempty"`   // what more than half of the replicas hold; empty where none has that many
-	Minority   []string  `json:"minority,omitempty"` // nodes that hold something else: they are restored
+	Digest     string    `json:"digest,omitempty"`                 // what more than half of the replicas hold; empty where none has that many
+	Minority   []string  `json:"minority,omitempty"`               // nodes that hold something else: they are restored
+	Silent     []string  `json:"silent,omitempty" is:"each=token"` // holders that said nothing of the step, while others spoke of a later one
 }
 
 // Replica is a node's copy of a layer.

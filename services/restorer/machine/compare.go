@@ -2,14 +2,13 @@ package machine
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/reknit/reknit/events"
 )
 
-// comparison holds what the nodes of the plan in force said of their units until all holders of a unit have spoken:
-// replicas of one step are equal to the bit, or one of them is wrong.
+// comparison holds what the nodes of the plan in force said of their units until all holders of a unit have spoken, or more than
+// half of them agree and one of these speaks of a later step: replicas of one step are equal to the bit, or one of them is wrong.
 type comparison struct {
 	Generation uint64     `json:"generation"`
 	Holders    [][]string `json:"holders"` // by unit
@@ -22,6 +21,14 @@ type comparison struct {
 	// Said is what the holders of a unit, by name, said of it and was not compared yet, in the order in which they did.
 	// By unit, replicas stand side by side, so that a memory of many nodes compresses to what the hub takes.
 	Said map[int]map[string][]said `json:"said,omitempty"`
+	// Judged is, by unit, the last steps that were judged before all holders had spoken: who speaks later is compared with these.
+	Judged map[int][]judged `json:"judged,omitempty"`
+}
+
+// judged is what more than half of a unit's holders have, and one of them.
+type judged struct {
+	said
+	Node string `json:"node"`
 }
 
 // said is what a node said of a unit at one step.
@@ -103,23 +110,82 @@ func (m *Machine) digested(cause events.Event, digests events.Digests) []events.
 		if unit.Unit >= len(c.Holders) || !slices.Contains(c.Holders[unit.Unit], digests.Node) {
 			continue
 		}
-		c.note(unit.Unit, digests.Node, said{digests.Step, unit.Digest})
-		if len(c.Said[unit.Unit]) < len(c.Holders[unit.Unit]) {
-			continue
-		}
-		replicas := c.replicas(unit.Unit, digests.Step)
-		if len(replicas) < len(c.Holders[unit.Unit]) {
-			continue
-		}
-		if divergence, differ := c.judge(digests.Step, unit.Unit, replicas); differ {
+		if divergence := c.hear(unit.Unit, digests.Node, said{digests.Step, unit.Digest}); divergence != nil {
 			divergences = append(divergences,
 				m.speaker.Say(cause, events.ReplicaDiverged, fmt.Sprintf("unit-%d", unit.Unit), divergence))
-		} else {
-			delete(c.Fetched, unit.Unit)
 		}
-		c.forget(unit.Unit, digests.Step)
 	}
 	return divergences
+}
+
+// hear takes what a holder says of a unit, and returns what differs at the step that can be judged now; nil where nothing does.
+func (c *comparison) hear(unit int, node string, word said) *events.Divergence {
+	for _, before := range c.Judged[unit] {
+		if before.Step == word.Step {
+			return c.late(unit, node, word, before)
+		}
+	}
+	c.note(unit, node, word)
+	step, replicas, due := c.due(unit, node, word.Step)
+	if !due {
+		return nil
+	}
+	divergence, differ := c.judge(step, unit, replicas)
+	switch {
+	case len(replicas) < len(c.Holders[unit]):
+		c.remember(unit, step, replicas)
+	case !differ:
+		delete(c.Fetched, unit)
+	}
+	c.forget(unit, step)
+	if !differ {
+		return nil
+	}
+	return divergence
+}
+
+// late compares what a holder says of a step with what more than half said of it before; nil where that is equal.
+func (c *comparison) late(unit int, node string, word said, right judged) *events.Divergence {
+	if word.Digest == right.Digest {
+		return nil
+	}
+	d := &events.Divergence{Generation: c.Generation, Step: word.Step, Unit: unit, Replicas: []events.Replica{
+		{Node: node, Digest: word.Digest}, {Node: right.Node, Digest: right.Digest},
+	}}
+	if unit >= c.Copies {
+		d.Digest, d.Minority = right.Digest, []string{node}
+	}
+	return d
+}
+
+// due returns the step of a unit that can be judged once a holder has spoken of a step, and what was said of it: that very step, once
+// all have spoken; or an earlier one, on which more than half agree, the holder among them. O(holders x mostSteps).
+func (c *comparison) due(unit int, node string, step uint64) (uint64, map[string]string, bool) {
+	if len(c.Said[unit]) == len(c.Holders[unit]) {
+		if replicas := c.replicas(unit, step); len(replicas) == len(c.Holders[unit]) {
+			return step, replicas, true
+		}
+	}
+	for _, word := range c.Said[unit][node] {
+		if word.Step >= step {
+			continue
+		}
+		replicas := c.replicas(unit, word.Step)
+		if right, _ := c.majority(unit, replicas); right != "" && replicas[node] == right {
+			return word.Step, replicas, true
+		}
+	}
+	return 0, nil, false
+}
+
+// remember keeps what more than half of the holders said of a step, of the last mostSteps of these.
+func (c *comparison) remember(unit int, step uint64, replicas map[string]string) {
+	if c.Judged == nil {
+		c.Judged = map[int][]judged{}
+	}
+	right, node := c.majority(unit, replicas)
+	steps := c.Judged[unit]
+	c.Judged[unit] = append(steps[max(0, len(steps)-mostSteps+1):], judged{said{step, right}, node})
 }
 
 // note keeps what a node says of a unit, in place of what it said of an older step where that is too much.
@@ -161,29 +227,51 @@ func (c *comparison) forget(unit int, step uint64) {
 	}
 }
 
-// judge reports whether the holders of a unit differ. Who differs from more than half of them, without those that fetched it
-// from others, is in the minority; where only one has not fetched, whoever differs from it and from more than half of all.
-// Nobody can tell who is right where no digest has that many, nor where the majority may be copies of one that went astray.
+// judge reports whether the holders of a unit that have spoken differ. Who differs from the majority is in the minority. Nobody can
+// tell who is right where there is none, nor where the majority may be copies of one that went astray.
 func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*events.Divergence, bool) {
 	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: unit}
-	fetched, count, all, voices := setOf(c.Fetched[unit]), map[string]int{}, map[string]int{}, 0
-	for _, node := range slices.Sorted(maps.Keys(replicas)) {
-		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: replicas[node]})
-		all[replicas[node]]++
-		if len(fetched) == len(replicas) || !fetched[node] {
-			count[replicas[node]]++
-			voices++
-		}
+	if unit >= c.Copies {
+		d.Digest, _ = c.majority(unit, replicas)
 	}
-	for digest, agree := range count {
-		if 2*agree > voices && (voices > 1 || 2*all[digest] > len(replicas)) && unit >= c.Copies {
-			d.Digest = digest
+	for _, node := range slices.Sorted(slices.Values(c.Holders[unit])) {
+		digest, spoke := replicas[node]
+		if !spoke {
+			d.Silent = append(d.Silent, node)
+			continue
 		}
-	}
-	for _, replica := range d.Replicas {
-		if d.Digest != "" && replica.Digest != d.Digest {
-			d.Minority = append(d.Minority, replica.Node)
+		d.Replicas = append(d.Replicas, events.Replica{Node: node, Digest: digest})
+		if d.Digest != "" && digest != d.Digest {
+			d.Minority = append(d.Minority, node)
 		}
 	}
 	return d, slices.ContainsFunc(d.Replicas, func(replica events.Replica) bool { return replica.Digest != d.Replicas[0].Digest })
+}
+
+// majority returns what more than half of a unit's holders say, whether all have spoken or not, and the first of them; empty where no
+// digest has as many. Those that fetched the unit from others do not count; where only one has not, its word needs more than half of all.
+func (c *comparison) majority(unit int, replicas map[string]string) (digest, node string) {
+	holders, fetched := c.Holders[unit], setOf(c.Fetched[unit])
+	count, all, first, voices := map[string]int{}, map[string]int{}, map[string]string{}, 0
+	for _, holder := range holders {
+		said, spoke := replicas[holder]
+		if spoke && (first[said] == "" || holder < first[said]) {
+			first[said] = holder
+		}
+		if spoke {
+			all[said]++
+		}
+		if len(fetched) == len(holders) || !fetched[holder] {
+			voices++
+			if spoke {
+				count[said]++
+			}
+		}
+	}
+	for said, agree := range count {
+		if 2*agree > voices && (voices > 1 || 2*all[said] > len(holders)) {
+			return said, first[said]
+		}
+	}
+	return "", ""
 }

@@ -15,9 +15,11 @@ import (
 // inForce is a machine whose plan of two layers, in three pipelines of one stage each, was committed.
 func inForce(t *testing.T) *Machine { return inForceOf(t, 2) }
 
-func inForceOf(t *testing.T, layers int) *Machine {
-	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1", "n2", "n3"),
-		Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+func inForceOf(t *testing.T, layers int) *Machine { return inForceAmong(t, layers, "n1", "n2", "n3") }
+
+func inForceAmong(t *testing.T, layers int, nodes ...string) *Machine {
+	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members(nodes...),
+		Data: events.Data{GlobalBatch: len(nodes), MicroBatch: 1}}
 	var holders []events.Holder
 	for _, node := range plan.Nodes {
 		plan.Pipelines = append(plan.Pipelines,
@@ -45,7 +47,11 @@ func tells(t *testing.T, m *Machine, node string, generation, step uint64, layer
 		if err != nil {
 			t.Fatal(err)
 		}
-		said = append(said, fmt.Sprintf("layer %d at step %d: %s", d.Unit, d.Step, strings.Join(d.Minority, " ")))
+		told := fmt.Sprintf("layer %d at step %d: %s", d.Unit, d.Step, strings.Join(d.Minority, " "))
+		if len(d.Silent) > 0 {
+			told += ", silent " + strings.Join(d.Silent, " ")
+		}
+		said = append(said, told)
 	}
 	return said
 }
@@ -58,6 +64,55 @@ func TestTheMinorityOfALayersReplicasIsNamedOnceAllHaveSpoken(t *testing.T) {
 	}
 	if said := tells(t, m, "n2", 1, 10, "a", "b"); !slices.Equal(said, []string{"layer 1 at step 10: n3"}) {
 		t.Fatalf("said %q", said)
+	}
+}
+
+// Whose state is on a GPU, or who does not want to, tells no digests.
+func TestAHolderThatNeverSpeaksHidesNobodysDivergenceAndIsNamed(t *testing.T) {
+	m := inForceAmong(t, 1, "n1", "n2", "n3", "n4", "n5")
+	var said []string
+	for _, step := range []uint64{100, 200} {
+		for _, node := range []string{"n1", "n2", "n3", "n4"} {
+			word := "right"
+			if node == "n3" {
+				word = "astray"
+			}
+			said = append(said, tells(t, m, node, 1, step, word)...)
+		}
+	}
+	if !slices.Equal(said, []string{"layer 0 at step 100: n3, silent n5"}) {
+		t.Fatalf("said %q", said)
+	}
+	if said := tells(t, m, "n5", 1, 100, "astray"); !slices.Equal(said, []string{"layer 0 at step 100: n5"}) {
+		t.Errorf("said %q where it speaks after all", said)
+	}
+	if said := tells(t, m, "n5", 1, 100, "right"); len(said) > 0 {
+		t.Errorf("said %q", said)
+	}
+}
+
+func TestHalfOfTheHoldersBlameNobody(t *testing.T) {
+	m := inForceAmong(t, 1, "n1", "n2", "n3", "n4")
+	for _, step := range []uint64{100, 200, 1 << 40} {
+		for node, word := range map[string]string{"n1": "a", "n2": "a", "n3": "b"} {
+			if said := tells(t, m, node, 1, step, word); len(said) > 0 {
+				t.Fatalf("said %q", said)
+			}
+		}
+	}
+}
+
+// What it speaks of may be far away: only who agrees with most has a step judged.
+func TestOneThatSpeaksOfLaterStepsHasNothingJudged(t *testing.T) {
+	m := inForceAmong(t, 1, "n1", "n2", "n3", "n4")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		tells(t, m, node, 1, 100, map[string]string{"n1": "astray", "n2": "a", "n3": "a"}[node])
+	}
+	if said := tells(t, m, "n1", 1, 200, "astray"); len(said) > 0 {
+		t.Errorf("said %q", said)
+	}
+	if said := tells(t, m, "n4", 1, 100, "a"); !slices.Equal(said, []string{"layer 0 at step 100: n1"}) {
+		t.Errorf("said %q", said)
 	}
 }
 
