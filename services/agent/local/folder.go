@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -46,7 +47,7 @@ func makeFolder(parent, prefix string) (*folder, error) {
 // locked returns the lock of a folder of this user; nil where somebody else has it, and where it is no folder or another user's:
 // these names lie where anybody may put things.
 func locked(path string) *os.File {
-	file := ours(path, syscall.O_DIRECTORY, syscall.S_IFDIR)
+	file := ours(path, syscall.O_DIRECTORY, fs.ModeDir)
 	if file == nil {
 		return nil
 	}
@@ -59,13 +60,13 @@ func locked(path string) *os.File {
 
 // ours opens what is at a path, if it is of a type and of this user; nil where it is not. It follows no link, and waits for nobody: to
 // open a FIFO would, until somebody writes.
-func ours(path string, flags int, kind uint32) *os.File {
+func ours(path string, flags int, kind fs.FileMode) *os.File {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|flags, 0)
 	if err != nil {
 		return nil
 	}
-	var about syscall.Stat_t
-	if err := syscall.Fstat(int(file.Fd()), &about); err != nil || uint32(about.Mode)&syscall.S_IFMT != kind || int(about.Uid) != os.Geteuid() {
+	about, err := file.Stat()
+	if err != nil || about.Mode().Type() != kind || int(about.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 		file.Close()
 		return nil
 	}
@@ -105,7 +106,7 @@ func (f *folder) own(pid int) {
 
 // owner returns the process whose files these are, and whether it lives.
 func (f *folder) owner() (pid int, lives bool) {
-	file := ours(filepath.Join(f.path, ownerName), 0, syscall.S_IFREG)
+	file := ours(filepath.Join(f.path, ownerName), 0, 0)
 	if file == nil {
 		return 0, false
 	}
@@ -122,7 +123,7 @@ func (f *folder) owner() (pid int, lives bool) {
 // inUse reports whether a trainer lives that has these files mapped: it holds a lock on the control page.
 func (f *folder) inUse() bool {
 	path := filepath.Join(f.path, controlName)
-	control := ours(path, 0, syscall.S_IFREG)
+	control := ours(path, 0, 0)
 	if control == nil {
 		_, err := os.Lstat(path)
 		return !errors.Is(err, os.ErrNotExist) // who cannot look removes nothing

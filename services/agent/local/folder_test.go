@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -58,7 +59,8 @@ func TestNothingThatAnotherUserPutsBesideTheFoldersStopsAnAgentOrIsRemoved(t *te
 			t.Errorf("%s is left, though nobody that lives owns it", name)
 		}
 	}
-	if _, err := takeFolder(parent, stay[2]); err == nil || err.(failure).status != 400 {
+	var told failure
+	if _, err := takeFolder(parent, stay[2]); !errors.As(err, &told) || told.status != 400 {
 		t.Errorf("a link is taken over: %v", err)
 	}
 }

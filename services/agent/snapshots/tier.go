@@ -238,8 +238,8 @@ func (t *tier) remove(ctx context.Context, parts []retention.Part) error {
 			failed = errors.Join(failed, err)
 		}
 		if t.lies != "" { // a folder that others still write to stays
-			os.Remove(filepath.Join(t.lies, within))
-			os.Remove(filepath.Join(t.lies, filepath.Dir(filepath.Clean(within))))
+			_ = os.Remove(filepath.Join(t.lies, within))
+			_ = os.Remove(filepath.Join(t.lies, filepath.Dir(filepath.Clean(within))))
 		}
 	}
 	return failed

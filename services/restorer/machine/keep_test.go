@@ -25,7 +25,7 @@ func pipelined(t *testing.T, m *Machine, generation uint64) {
 		parent = planOf(generation - 1)
 	}
 	plan := events.Plan{Cluster: "c", Generation: generation, Parent: parent, Nodes: members("n1", "n2"),
-		Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
 		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{stage("n1", 0, 2), stage("n2", 2, 4)}}}}
 	hear(t, m, events.RestorationAsked, &events.RestorationRequest{Negotiation: id, Proposal: events.Proposal{Negotiation: id, Plan: plan},
 		Holders: []events.Holder{held("n1", 0, 2), held("n2", 2, 4)}, Units: slices.Repeat([]int64{9}, 4)})
