@@ -49,9 +49,12 @@ class Cluster:
 
     def run(self, count):
         """Trains to the end with so many processes at first, and returns what each that came there has."""
-        self.results = []
+        self.results, self.running = [], threading.current_thread()
         for _ in range(count):
             self.add()
+        with self.baton:  # nobody trains before all are there
+            self.running = None
+            self.baton.notify_all()
         for thread in self.threads:  # it grows
             thread.join(120)
         if self.errors:
