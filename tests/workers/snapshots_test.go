@@ -29,7 +29,7 @@ func TestWhereAllWorkersAreKilledAtOnceTrainingGoesBackToTheNewestSnapshot(t *te
 	c.expectTheEndOfTrainingAlone(again...)
 }
 
-func TestWhereAllTrainersAreKilledAndTheirAgentsLiveTrainingGoesBackToWhatTheseHaveInMemory(t *testing.T) {
+func TestWhereAllTrainersAreKilledAndTheirAgentsLiveTrainingGoesOnFromWhatTheseHave(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3, 200)
 	workers := c.startThree([]string{"REKNIT_SNAPSHOT_MEMORY_EVERY=" + itoa(snapshotEvery)})
@@ -45,7 +45,9 @@ func TestWhereAllTrainersAreKilledAndTheirAgentsLiveTrainingGoesBackToWhatTheseH
 		w.await("its next start", func(line said) bool { return line.PID > 0 })
 		least = min(least, *w.adopts().Adopted)
 	}
-	expectASnapshot(t, least, reached)
+	if least < reached { // all were killed while they wrote an update, so that what their agents have in memory is the newest
+		expectASnapshot(t, least, reached)
+	}
 	c.expectTheEndOfTrainingAlone(workers...)
 }
 
