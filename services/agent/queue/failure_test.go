@@ -25,16 +25,8 @@ func (s *simulation) blamed() (parts [3]int) {
 	return parts
 }
 
-// claimWhole has the sources be asked for whole parts, or for pieces.
-func (s *simulation) claimWhole(whole bool) {
-	for _, source := range s.queue.Sources {
-		source.Whole = whole
-	}
-}
-
 func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
 	s := simulate(1, 100e6, 100e6, 100e6)
-	s.claimWhole(true)
 	part := s.queue.waiting[0].part
 	s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart)
 	if s.queue.Corrupted(part); s.blamed() != [3]int{0, 1, 0} {
@@ -54,7 +46,6 @@ func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
 func corruptPart(t *testing.T) (s *simulation, part *Part) {
 	t.Helper()
 	s = simulate(1, 100e6, 100e6, 100e6)
-	s.claimWhole(true)
 	part = s.queue.waiting[0].part
 	first := s.queue.Take(s.queue.Sources[0], s.now)
 	s.give(first, ChunkBytes)
@@ -63,7 +54,6 @@ func corruptPart(t *testing.T) (s *simulation, part *Part) {
 	if !s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart-ChunkBytes) {
 		t.Fatal("not complete")
 	}
-	s.claimWhole(false)
 	if s.queue.Corrupted(part); s.blamed() != [3]int{} {
 		t.Fatalf("%v are blamed, expected nobody yet", s.blamed())
 	}
@@ -83,7 +73,6 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOneAfterTheOther(t *testing.T
 		}
 		s.give(whole, testPart)
 		s.queue.Corrupted(part)
-		s.claimWhole(true) // with one suspect nothing else asks for that
 		if err := s.queue.Servable(); (i == 2) != errors.Is(err, ErrCorrupt) || source.Corrupt != 1 {
 			t.Fatalf("after source %d: %v", i, err)
 		}
@@ -197,7 +186,6 @@ func TestOneForeignAnswerEndsNothingAndThreeLeaveTheSourceOut(t *testing.T) {
 
 func TestASourceIsNeededForAPartUntilAnotherHasItAll(t *testing.T) {
 	s := simulate(1, 100e6, 100e6)
-	s.claimWhole(true)
 	mine, other := s.queue.Sources[0], s.queue.Sources[1]
 	claim := s.queue.Take(mine, s.now)
 	if !s.queue.Needs(mine, claim.Part) {

@@ -8,13 +8,11 @@ const corruptOut = 2
 // Source is a store to fetch from, as the queue sees it.
 type Source struct {
 	Name      string
-	Connected bool          // the caller says so
-	Whole     bool          // parts lie there whole, and are claimed so: the caller says so
-	GivenUp   bool          // what it was asked for is asked of others: the caller is to make its connection anew
-	Duplicate int64         // bytes that came although they were there, or not wanted any more
-	Corrupt   int           // parts
-	Stalled   int           // times
-	RoundTrip time.Duration // of its connection, as the caller measured it
+	Connected bool  // the caller says so
+	GivenUp   bool  // what it was asked for is asked of others: the caller is to make its connection anew
+	Duplicate int64 // bytes that came although they were there, or not wanted any more
+	Corrupt   int   // parts
+	Stalled   int   // times
 
 	meter   meter
 	claims  []*Claim
@@ -36,9 +34,6 @@ func (s *Source) Failing() bool { return s.strikes > 0 }
 
 // Busy reports whether a source is asked for something.
 func (s *Source) Busy() bool { return len(s.claims) > 0 }
-
-// Rests reports whether nothing is on its way from a source.
-func (s *Source) Rests() bool { return s.asked == 0 }
 
 // Bytes is how many came of a source.
 func (s *Source) Bytes() int64 { return s.meter.bytes }
@@ -77,9 +72,7 @@ func (s *Source) backlog() int64 {
 
 func (s *Source) claim(taken partRange, now time.Time) *Claim {
 	asked := taken.first / ChunkBytes * ChunkBytes
-	c := &Claim{
-		Part: taken.part, Source: s, Next: taken.first, End: taken.end, first: taken.first, most: taken.end, asked: asked,
-	}
+	c := &Claim{Part: taken.part, Source: s, Next: taken.first, End: taken.end, asked: asked}
 	s.claims = append(s.claims, c)
 	s.meter.start(now)
 	return c

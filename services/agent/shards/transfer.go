@@ -89,9 +89,7 @@ func NewTransfer(sources []Source) (*Transfer, error) {
 		if t.source(source.Name) != nil {
 			return nil, fmt.Errorf("source %d: Name %q: expected each name once", i, source.Name)
 		}
-		added := queue.NewSource(source.Name, source.BytesPerSecond)
-		added.Whole = source.Stored
-		t.queue.Sources = append(t.queue.Sources, added)
+		t.queue.Sources = append(t.queue.Sources, queue.NewSource(source.Name, source.BytesPerSecond))
 	}
 	return t, nil
 }
