@@ -31,17 +31,7 @@ func TestANameOfNothingThatANodeSaysIsNotWaitedForAsAServicesIs(t *testing.T) {
 	ctx, b := newBus(t)
 	dangle(t, ctx, b, "/node/n1", events.LeaveRequested)
 	publish(t, ctx, b, lost("n1", "silent"))
-	consumer := consume(t, ctx, b)
-	refused := next(t, ctx, consumer)
-	if refused.Refusal == nil || refused.Refusal.Reason != bus.Unreadable {
-		t.Fatalf("expected %s, got %+v", bus.Unreadable, refused)
-	}
-	if err := refused.Ack(); err != nil {
-		t.Fatal(err)
-	}
-	if after := next(t, ctx, consumer); after.Event.Kind != events.NodeLost {
-		t.Errorf("got %+v", after)
-	}
+	expectRefusalAndTheNext(t, ctx, b)
 }
 
 func TestWhatAServiceHasRefusedIsWaitedForByNobody(t *testing.T) {

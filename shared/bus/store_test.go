@@ -152,17 +152,7 @@ func TestAnEventWhosePayloadStaysUnreadableIsRefusedAndTheNextIsHeard(t *testing
 	publish(t, ctx, b, large("first"))
 	publish(t, ctx, b, lost("n1", "silent"))
 	purge(t, ctx, b, events.PayloadBucket, "C.>")
-	consumer := consume(t, ctx, b)
-	refused := next(t, ctx, consumer)
-	if refused.Refusal == nil || refused.Refusal.Reason != bus.Unreadable {
-		t.Fatalf("expected %s, got %+v", bus.Unreadable, refused)
-	}
-	if err := refused.Ack(); err != nil {
-		t.Fatal(err)
-	}
-	if after := next(t, ctx, consumer); after.Event.Kind != events.NodeLost {
-		t.Errorf("got %+v", after)
-	}
+	expectRefusalAndTheNext(t, ctx, b)
 }
 
 func TestAPayloadBucketThatIsFullIsAnErrorAtThePublisher(t *testing.T) {
@@ -314,5 +304,21 @@ func TestAPayloadOutlivesEveryEventThatNamesIt(t *testing.T) {
 			t.Errorf("%s drops what is older than %v, its payloads in %q go after %v", stream.Name, stream.MaxAge,
 				stream.Payloads, age)
 		}
+	}
+}
+
+// expectRefusalAndTheNext expects an event whose payload cannot be read, and the loss that was said behind it.
+func expectRefusalAndTheNext(t *testing.T, ctx context.Context, b *bus.Bus) {
+	t.Helper()
+	consumer := consume(t, ctx, b)
+	refused := next(t, ctx, consumer)
+	if refused.Refusal == nil || refused.Refusal.Reason != bus.Unreadable {
+		t.Fatalf("expected %s, got %+v", bus.Unreadable, refused)
+	}
+	if err := refused.Ack(); err != nil {
+		t.Fatal(err)
+	}
+	if after := next(t, ctx, consumer); after.Event.Kind != events.NodeLost {
+		t.Errorf("got %+v", after)
 	}
 }
