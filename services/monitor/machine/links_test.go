@@ -295,6 +295,11 @@ func TestOfManyNodesEachMeasuresFourLinksInTurnAndThoseThatJoinersTold(t *testin
 	if len(said) != 401 || said["n00-n50"] == 0 || said["n00-n01"] == 0 || said["n00-n98"] == 0 || said["n00-n03"] != 0 {
 		t.Errorf("%d directions were said", len(said))
 	}
+	w.said, w.band = nil, 1e6
+	w.pass(820 * time.Second)
+	if again := w.bandwidths(); again["n00-n50"] != 1e6 || again["n00-n01"] != 1e6 {
+		t.Errorf("a joiner's link, confirmed long ago, carries %v now, and one of the four %v", again["n00-n50"], again["n00-n01"])
+	}
 }
 
 // bandwidths tells what was said of links since the last time, by subject.
