@@ -149,13 +149,13 @@ func BenchmarkADeathThatShows(b *testing.B) {
 func TestOfACrowdThatFallsSilentAtOnceNobodyWhoAnswersIsLost(t *testing.T) {
 	const crowd = 300
 	hub, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoLog: true, NoSigs: true,
-		JetStream: true, StoreDir: t.TempDir(), MaxSubs: 40})
+		JetStream: true, JetStreamMaxStore: 1 << 40, StoreDir: t.TempDir(), MaxSubs: 40})
 	if err != nil {
 		t.Fatal(err)
 	}
 	hub.Start()
 	t.Cleanup(hub.Shutdown)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
 	first := start(ctx, t, hub.ClientURL(), "*") // whose answers are for all
 	nodes := []*node{}

@@ -83,6 +83,9 @@ func run(ctx context.Context, compose, secret string) error {
 			return fmt.Errorf("%s, at step %d of %d: %w", fault.service, watching.Scene().Steps, config.Steps, err)
 		}
 	}
+	if err := deployed.hurry(ctx); err != nil {
+		return err
+	}
 	if err := watching.Wait(ctx, trainingLimit, "the end of training", observer.Scene.Complete); err != nil {
 		return err
 	}

@@ -18,6 +18,9 @@ const newcomer = "w5"
 // limit is for how long healing is waited for. On a machine where a step takes seconds, so does everything.
 const limit = 60 * time.Second
 
+// settledSteps are completed by all between two acts: the undisturbed run trains each of them again, on one core.
+const settledSteps = 5
+
 // act is something that happened, and what it cost.
 type act struct {
 	what string
@@ -127,7 +130,7 @@ func (s *stage) perform(what string, play func() (torch.Healing, error)) {
 // settle waits until so many workers, or so many, train calmly.
 func (s *stage) settle(worlds ...int) {
 	if s.err == nil {
-		s.err = s.job.Settle(s.ctx, limit, worlds...)
+		s.err = s.job.SettleFor(s.ctx, limit, settledSteps, worlds...)
 	}
 }
 
