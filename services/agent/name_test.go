@@ -90,7 +90,8 @@ func TestOneWhoDoesNotAnswerDoesNotKeepItsName(t *testing.T) {
 // A kit of before does not hold the right to ask, and each question would be an error in the log.
 func TestOneWhoMayNotAskForItsNameDoesNotAskAgain(t *testing.T) {
 	guarded, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, JetStreamMaxStore: 1 << 40,
+		StoreDir: t.TempDir(),
 		Users: []*server.User{{Username: "n1", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{events.ProbeSubject("c", "n1")}},
 		}}}, NoAuthUser: "n1",

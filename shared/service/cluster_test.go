@@ -38,8 +38,9 @@ func newTrio(t *testing.T) *trio {
 		address := held[i].Addr().(*net.TCPAddr)
 		routes = append(routes, &url.URL{Scheme: "nats", Host: address.String()})
 		three.options[i] = &server.Options{
-			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, StoreDir: t.TempDir(),
-			NoSigs: true, NoLog: true, Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: address.Port},
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: server.RANDOM_PORT, JetStream: true, JetStreamMaxStore: 1 << 40,
+			StoreDir: t.TempDir(),
+			NoSigs:   true, NoLog: true, Cluster: server.ClusterOpts{Name: "trio", Host: "127.0.0.1", Port: address.Port},
 		}
 	}
 	for i := range three.servers {

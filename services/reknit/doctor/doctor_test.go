@@ -347,7 +347,8 @@ func TestWhatIsInTheWayIsSaidOnce(t *testing.T) {
 
 func TestAUserThatMayNotHearWhatANodeMustIsTold(t *testing.T) {
 	guarded, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, JetStreamMaxStore: 1 << 40,
+		StoreDir: t.TempDir(),
 		Users: []*server.User{{Username: "node", Password: "x", Permissions: &server.Permissions{
 			Subscribe: &server.SubjectPermission{Deny: []string{"reknit.plan.>"}}}}},
 	})

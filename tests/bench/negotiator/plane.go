@@ -78,9 +78,9 @@ func (p *plane) serve(directory string, servers int) error {
 		name := fmt.Sprint(broker, "-", i+1)
 		configuration := fmt.Appendf(nil, "server_name: %s\nlisten: %q\n", name, clients[i])
 		if servers == 1 {
-			configuration = fmt.Appendf(configuration, "jetstream { store_dir: %q }\n", filepath.Join(directory, name))
+			configuration = fmt.Appendf(configuration, "jetstream { store_dir: %q, max_file_store: 1TB }\n", filepath.Join(directory, name))
 		} else {
-			configuration = fmt.Appendf(configuration, "jetstream { store_dir: %q, sync_interval: always }\n"+
+			configuration = fmt.Appendf(configuration, "jetstream { store_dir: %q, sync_interval: always, max_file_store: 1TB }\n"+
 				"cluster { name: bench, listen: %q, routes: [\"nats://%s\"] }\n",
 				filepath.Join(directory, name), routes[i], strings.Join(routes, `", "nats://`))
 		}

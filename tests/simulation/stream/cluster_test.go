@@ -30,8 +30,9 @@ func startTrio(t *testing.T) *trio {
 		port := freePort(t)
 		routes = append(routes, &url.URL{Scheme: "nats", Host: fmt.Sprintf("127.0.0.1:%d", port)})
 		c.options[i] = &server.Options{
-			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: freePort(t), JetStream: true, StoreDir: t.TempDir(),
-			NoSigs: true, NoLog: true, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port},
+			ServerName: fmt.Sprint("s", i), Host: "127.0.0.1", Port: freePort(t), JetStream: true, JetStreamMaxStore: 1 << 40,
+			StoreDir: t.TempDir(),
+			NoSigs:   true, NoLog: true, Cluster: server.ClusterOpts{Name: "c", Host: "127.0.0.1", Port: port},
 		}
 	}
 	for i := range c.options {
