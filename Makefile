@@ -217,7 +217,7 @@ generate: ## write schemas, AsyncAPI and the tables of events/README.md and depl
 
 .PHONY: lint
 lint: ## run the linters of .golangci.yml
-	$(GOLANGCI) run $(addprefix ./,$(addsuffix /...,$(MODULES)))
+	$(GOLANGCI) run --allow-serial-runners $(addprefix ./,$(addsuffix /...,$(MODULES)))
 
 # CI asks first whether the linter can be had at all.
 .PHONY: lint-tool
