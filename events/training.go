@@ -23,6 +23,9 @@ type Activation struct {
 	StallSeconds float64 `json:"stallSeconds" is:"min=0,max=1e9"`
 	StallSteps   float64 `json:"stallSteps" is:"min=0,max=1e30"` // the stall in usual steps
 	StepSeconds  float64 `json:"stepSeconds" is:"min=0,max=1e9"` // a usual step: the median of the last ones
+	// LongestSeconds is the longest time between the ends of two steps of one plan so far, evaluations and saved files included. A
+	// node that says it is busy is waited for as its members measured. Left out: not known.
+	LongestSeconds float64 `json:"longestSeconds,omitempty" is:"min=0,max=1e9"`
 }
 
 // Digests are the digests of the layers a node holds at a step.

@@ -30,6 +30,7 @@ func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Actio
 		activated := m.speaker.First(now, m.plan.digest+m.incarnation, events.PlanActivated, m.settings.Node, &events.Activation{
 			Node: m.settings.Node, Generation: m.generation(), Step: step,
 			StallSeconds: stall, StallSteps: stall / max(usual, 1e-9), StepSeconds: usual,
+			LongestSeconds: m.pace.longest,
 		})
 		activated.Cause, activated.Traceparent = m.plan.cause, m.plan.traceparent
 		m.do(Say{activated})

@@ -35,6 +35,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 			delete(m.state.Members, member.Node)
 			delete(m.state.Deadlines, member.Node)
 			delete(m.state.Paces, member.Node)
+			delete(m.state.Pauses, member.Node)
 			m.forgetLinks(member.Node)
 			m.state.Costs.Leave(member.Node)
 		}

@@ -206,22 +206,6 @@ func (m *Machine) goOn(cause events.Event) []events.Event {
 	return m.askPlanner(cause)
 }
 
-// delayed hears that a member will answer later: its trainer is busy, which may take minutes. It is not silent. Its time
-// goes on through negotiations that follow one another: it would have all of it in each.
-func (m *Machine) delayed(cause events.Event, delay events.Delay) []events.Event {
-	under := m.under(delay.Negotiation, protocol.Consenting, protocol.Promising)
-	if under != nil && under.takesPart(delay.Node, delay.Incarnation) && slices.Contains(m.silent(), delay.Node) {
-		asked := m.state.Busy[busyKey(under.Phase, delay.Node)]
-		if asked.Seconds = delay.Seconds; asked.Since.IsZero() {
-			asked.Since = cause.Logged
-		}
-		m.state.Busy[busyKey(under.Phase, delay.Node)] = asked
-	}
-	return nil
-}
-
-func busyKey(phase protocol.Phase, node string) string { return string(phase) + " " + node }
-
 // objected ends a negotiation that a member does not accept. What it objects to is refused, or else all that can be. A
 // member that objects to what nobody can refuse is given up: others must not wait for it.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {

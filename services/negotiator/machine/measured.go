@@ -226,7 +226,7 @@ func (m *Machine) mayShift(cause events.Event, node string) bool {
 		return false
 	}
 	ago := cause.Logged.Sub(was.Last).Seconds()
-	m.state.Shifts[node] = shift{failures{merit.After(was.Count, ago, ago, 1), cause.Logged}, was.Ever + 1, false}
+	m.state.Shifts[node] = shift{failures{Count: merit.After(was.Count, ago, ago, 1), Last: cause.Logged}, was.Ever + 1, false}
 	return true
 }
 

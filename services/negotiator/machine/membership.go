@@ -209,6 +209,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 	m.dropJoiner(node)
 	delete(m.state.Deadlines, node)
 	delete(m.state.Paces, node)
+	delete(m.state.Pauses, node)
 	delete(m.state.Breaks.Told, node)
 	delete(m.state.Breaks.After, node)
 	delete(m.state.Busy, busyKey(protocol.Consenting, node))

@@ -125,3 +125,80 @@ func TestOneNodesWordMakesNoStepLong(t *testing.T) {
 		t.Errorf("a step takes %v s", got)
 	}
 }
+
+// stands has a node fall silent after a failure and say that it needs so many seconds, and returns how long the others stand.
+func (w *world) stands(node string, needs float64) time.Duration {
+	w.deaf[node] = true
+	refused, began := len(w.refusals(node)), w.now
+	w.lose("n2")
+	w.run()
+	w.hear(events.ConsentDelayed, "/node/"+node, node, &events.Delay{
+		Negotiation: w.opened.Negotiation, Node: node, Incarnation: w.process[node], Reason: "it gives up its step", Seconds: needs,
+	})
+	w.run()
+	for len(w.refusals(node)) == refused && w.now.Sub(began) < 12*time.Hour {
+		w.tick(time.Second)
+	}
+	stood := w.now.Sub(began)
+	delete(w.deaf, node)
+	w.join("n2")
+	w.join(node)
+	w.tick(10 * time.Minute)
+	return stood
+}
+
+// Fault 10 of the hostile reading: one member's word had all others stand for three hours, again and again.
+func TestOneNodesWordHasTheOthersStandForWhatItsRecordExplainsAndForHalfAsLongEachTime(t *testing.T) {
+	w := newWorld(t, 3)
+	for round, most := range []time.Duration{660, 330, 165, 83} {
+		if stood := w.stands("n3", 1e9); stood < most*time.Second/2 || stood > (most+6)*time.Second {
+			t.Errorf("round %d: all stood for %v, expected about %v", round, stood, most*time.Second)
+		}
+		if w.nodes() != "n1 n2 n3" {
+			t.Fatalf("round %d: nodes %q", round, w.nodes())
+		}
+	}
+}
+
+func TestAMemberThatHasMadeItsFirstStepIsWaitedForAsStepsAndPausesWereMeasured(t *testing.T) {
+	for name, c := range map[string]struct {
+		pauses []float64
+		most   time.Duration
+	}{"steps of a second": {[]float64{0, 0, 0}, 30 * time.Second}, "one tells of an endless pause": {[]float64{2, 2, 1e9}, 30 * time.Second},
+		"all evaluate for a minute": {[]float64{61, 60, 60}, 2 * time.Minute}} {
+		w := newWorld(t, 3)
+		for i, node := range []string{"n1", "n2", "n3"} {
+			w.hear(events.PlanActivated, "/node/"+node, node,
+				&events.Activation{Node: node, Generation: 1, Step: 1, StepSeconds: 1, LongestSeconds: c.pauses[i]})
+		}
+		w.run()
+		if stood := w.stands("n3", 1e9); stood < c.most-time.Second || stood > c.most+6*time.Second {
+			t.Errorf("%s: all stood for %v, expected %v", name, stood, c.most)
+		}
+	}
+}
+
+func TestOfWhomNobodyNeedsAUnitIsNotWaitedForThoughItAsksForTime(t *testing.T) {
+	w := newWorld(t, 3)
+	w.deaf["n4"] = true
+	w.lose("n3")
+	w.join("n4")
+	w.run()
+	w.delays("n4")
+	if w.tick(6 * time.Second); w.nodes() != "n1 n2" {
+		t.Fatalf("nodes %q: expected n1 and n2, which hold all that n3 had, to go on without n4", w.nodes())
+	}
+	w = newWorld(t, 3)
+	w.split = true
+	w.join("n4")
+	w.run()
+	w.tick(time.Minute)
+	w.deaf["n5"] = true
+	w.lose("n4") // which alone had the last layer
+	w.join("n5")
+	w.run()
+	w.delays("n5")
+	if w.tick(time.Minute); len(w.refusals("n5")) > 0 {
+		t.Fatalf("n5, which may bring what nobody else has, is given up: %+v", w.refusals("n5"))
+	}
+}

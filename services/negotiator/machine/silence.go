@@ -112,7 +112,11 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 	wanted := events.Overdue{Negotiation: under.ID, Phase: string(under.Phase), Round: under.Round}
 	switch wait := protocol.Waits[under.Phase]; {
 	case wait.Members:
-		return wanted, seconds(protocol.Grown(m.answerSeconds(), under.Round))
+		limit := protocol.Grown(m.answerSeconds(), under.Round)
+		if soonest := m.excusedFor(); soonest > 0 {
+			limit = min(limit, soonest)
+		}
+		return wanted, seconds(limit)
 	case wait.Service != "":
 		return wanted, seconds(protocol.ServiceSeconds(m.state.Unanswered))
 	case wait.Shards:
@@ -152,8 +156,9 @@ func (m *Machine) stepSeconds() float64 {
 // activated hears how long a node's usual step is, and how long it stood still.
 func (m *Machine) activated(cause events.Event, activation events.Activation) []events.Event {
 	m.measure(cause, activation)
-	if m.state.Members[activation.Node] != nil {
-		m.state.Paces[activation.Node] = activation.StepSeconds
+	if member := m.state.Members[activation.Node]; member != nil {
+		m.state.Paces[activation.Node], m.state.Pauses[activation.Node] = activation.StepSeconds, activation.LongestSeconds
+		member.Stepped = activation.Generation
 	}
 	return nil
 }
@@ -221,12 +226,10 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	if len(silent) == len(m.expected()) || away {
 		return nil // the way to them is at fault, or this service
 	}
-	silent = slices.DeleteFunc(silent, func(node string) bool {
-		asked, delayed := m.state.Busy[busyKey(under.Phase, node)]
-		return delayed && protocol.Excused(asked.Seconds, cause.Logged.Sub(asked.Since).Seconds())
-	})
-	spare, last := protocol.Spare(m.state.placed(), silent)
+	placed := m.state.placed()
+	spare, last := protocol.Spare(placed, m.unexcused(silent, placed, cause.Logged))
 	if len(spare) > 0 {
+		m.noteUnkept(spare, cause.Logged)
 		return m.giveUp(cause, spare, "no answer in time: given up", false)
 	}
 	if len(last) == 0 {

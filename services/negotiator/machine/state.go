@@ -53,6 +53,7 @@ type state struct {
 	Blamed      map[string]int         `json:"blamed"`             // failed transfers since the last commit, by the node that is to blame
 	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once
 	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
+	Pauses      map[string]float64     `json:"pauses"`             // seconds of the longest pause between two steps, likewise
 	Prices      prices                 `json:"prices"`             // of the last changes
 	Costs       profile.Layers         `json:"costs"`              // of layers, as nodes measured them
 	Measured    profile.Paces          `json:"measured"`           // of steps under the plan in force
@@ -75,14 +76,9 @@ type member struct {
 	OtherBytes  int64     `json:"otherBytes,omitempty"` // in use beside what the job's layers say; zero: not known
 	Snapshots   bool      `json:"snapshots"`            // it may be able to read some
 	Lifted      []string  `json:"lifted,omitempty"`     // by "a b": cuts that its join lifts, while it is not committed
+	Stepped     uint64    `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
 	Since       time.Time `json:"since"`                // it takes part, by the log's clock; zero: not yet
 	NotBefore   time.Time `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
-}
-
-// busy is a member that needs so many seconds to answer, zero where it does not know, since it first asked for time.
-type busy struct {
-	Since   time.Time `json:"since"`
-	Seconds float64   `json:"seconds"`
 }
 
 // leaver is a process that may still train towards the step at which a plan takes over that does without it.
@@ -134,7 +130,7 @@ func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
-		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{},
+		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{}, Pauses: map[string]float64{},
 		Costs: profile.Layers{}, Measured: profile.Paces{}, Shifts: map[string]shift{},
 		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{}, Apart: map[string]bool{},
 	}

@@ -10,19 +10,20 @@ import (
 
 // failures are what a node is remembered by that failed lately.
 type failures struct {
-	Count float64   `json:"count"` // less those that it lived down
-	Last  time.Time `json:"last"`  // by the log's clock
+	Count  float64   `json:"count"`            // less those that it lived down
+	Last   time.Time `json:"last"`             // by the log's clock
+	Unkept int       `json:"unkept,omitempty"` // how often it had asked for time, and did not answer in it
 }
 
 // noteFailure remembers that a node failed, so many times at once, after it took part for so many seconds.
 func (m *Machine) noteFailure(node string, now time.Time, lived, times float64) {
-	before := m.state.Failed[node]
 	for other, failed := range m.state.Failed {
 		if merit.Forgotten(now.Sub(failed.Last).Seconds()) {
 			delete(m.state.Failed, other)
 		}
 	}
-	m.state.Failed[node] = failures{merit.After(before.Count, now.Sub(before.Last).Seconds(), lived, times), now}
+	before := m.state.Failed[node]
+	m.state.Failed[node] = failures{merit.After(before.Count, now.Sub(before.Last).Seconds(), lived, times), now, before.Unkept}
 	if len(m.state.Failed) > merit.MostNodes {
 		oldest := node
 		for other, failed := range m.state.Failed {

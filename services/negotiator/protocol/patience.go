@@ -1,13 +1,16 @@
 package protocol
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // How long somebody is waited for follows from what is known: how long a step takes, what a move was predicted to take,
 // what a node says that it needs. The settings are the least. So no model is too large for them, and whoever hangs is
 // found.
 //
 //   - An answer may take three steps: a node may be in a step that it cannot interrupt.
-//   - Who says that it needs longer, and how long, has that time.
+//   - Who says that it needs longer has that time, as far as what the others know explains it.
 //   - A transfer may take three times as long as predicted, and three steps more: it begins where all have come to the stop
 //     step, which they promised up to two steps ahead.
 //   - Each round in which nothing came of a wait makes the next one twice as long.
@@ -47,16 +50,31 @@ func DrainSeconds(step, transition float64) float64 { return promisedSteps*step 
 // ComeSeconds is how long members may take to come to the step at which all stop.
 func ComeSeconds(step float64) float64 { return patientSteps * step }
 
-// mostDelay is how many seconds a member may take that said it is busy and not for how long.
-const mostDelay = 660.0
+const (
+	firstPatience = 660.0 // seconds; a first step may compile, for which agents take ten minutes
+	stepPatience  = 30.0  // seconds, that agents take to give up any step
+	patientPauses = 2     // of the longest so far: every so many steps a trainer may evaluate or write a file
+)
 
-// Excused reports whether a member may still take the time that it said it needs, in seconds, zero where it does not
-// know. It asked for it so many seconds ago, in this negotiation or in one that this one followed.
-func Excused(needs, ago float64) bool {
-	if needs == 0 {
-		needs = mostDelay
+// Record is what a cluster knows of how long one of its members may take. Its own word is no part of it.
+type Record struct {
+	Stepped bool      // it has made a step under the plan in force: it has compiled, and taken up its units
+	Step    float64   // seconds of a usual step
+	Pauses  []float64 // seconds between two steps, the longest so far, as each member measured; they tell nearly the same
+	Unkept  int       // how often it had time, and did not answer
+}
+
+// Excuse returns for how many seconds a member is waited for that says it needs so many, zero where it does not know. Each time
+// that it did not answer in its time halves it: one node's word would else have all others stand for as long as it likes.
+func (r Record) Excuse(needs float64) float64 {
+	known := max(stepPatience, patientSteps*r.Step, patientPauses*UsualStep(0, r.Pauses))
+	if !r.Stepped {
+		known = max(known, firstPatience)
 	}
-	return ago < min(needs, patientSteps*longestStep)
+	if needs > 0 {
+		known = min(known, needs)
+	}
+	return math.Ldexp(known, -r.Unkept)
 }
 
 const mostDoublings = 6
