@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -45,5 +46,21 @@ func TestATrainerGoesOnOnlyOnceItsUnitsAreCopiedForASnapshot(t *testing.T) {
 	}
 	if unit, err := taken.Read(t.Context(), 4, events.Digest(nil), 0); err != nil || string(unit) != "before" {
 		t.Errorf("the snapshot has %q, %v: expected what was trained to step 4", unit, err)
+	}
+}
+
+// What nobody is told of is complete for nobody, and each node removes it as it likes.
+func TestTheClusterIsToldOfEachPartOfASnapshotOnceItIsWritten(t *testing.T) {
+	h := newHub(t)
+	h.stepTime = time.Millisecond
+	h.keeps = snapshots.Settings{Folder: t.TempDir(), DiskEvery: 2, Keep: 2, MaxBytes: 1 << 20}
+	members := []events.Member{h.join("n1")}
+	h.trainOn(h.sessions[0], &replica{shelfOf: shelfOf{layer: []byte("layer6")}})
+	plan := replicas(1, "", members, "n1")
+	h.say(events.PlanCommitted, "1", &plan)
+	part := await[events.SnapshotPart](h, events.SnapshotWritten)
+	whole := []events.Range{{End: 1}}
+	if part.Node != "n1" || part.Tier != machine.DiskTier || part.Step == 0 || part.Step%2 != 0 || !slices.Equal(part.Units, whole) {
+		t.Errorf("it tells %+v", part)
 	}
 }

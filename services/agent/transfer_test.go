@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 )
@@ -55,6 +56,7 @@ type hub struct {
 	stepTime time.Duration
 	steps    uint64 // that are trained in all; zero for no end
 	late     bool   // the trainer that joins is not at its loop
+	keeps    snapshots.Settings
 }
 
 const patience = 2 * time.Minute
@@ -93,7 +95,7 @@ func (h *hub) job() events.Job {
 func (h *hub) join(node string) events.Member {
 	h.t.Helper()
 	session, err := Join(h.t.Context(), Config{NATSURL: h.url, Cluster: "c", Node: node, Address: "127.0.0.1:1", MemoryBytes: 1 << 30,
-		PreCopies: true, Job: h.job()})
+		PreCopies: true, Job: h.job(), Snapshots: h.keeps})
 	if err != nil {
 		h.t.Fatal(err)
 	}

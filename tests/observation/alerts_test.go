@@ -5,7 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -36,6 +38,51 @@ func TestSomebodyIsPagedWhereNobodyActs(t *testing.T) {
 			}
 			expectPages(t, series, "ReknitNobodyActs", test.paged)
 		})
+	}
+}
+
+// named are series of which Prometheus makes the names as the exporter of OpenTelemetry does: with what is counted, and its unit.
+var (
+	named   = regexp.MustCompile(`\breknit_[a-z_]+`)
+	made    = regexp.MustCompile(`"(reknit\.[a-z.]+)"`)
+	endings = []string{"", "_total", "_seconds", "_seconds_count", "_bytes_total", "_per_second"}
+)
+
+// An alert of which nobody makes the series never fires, and Prometheus calls it well.
+func TestEachAlertIsOfASeriesThatTheServicesMake(t *testing.T) {
+	series := map[string]bool{}
+	for _, folder := range []string{"../../services", "../../shared"} {
+		err := filepath.WalkDir(folder, func(path string, _ os.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			for _, match := range made.FindAllStringSubmatch(string(text), -1) {
+				for _, ending := range endings {
+					series[strings.ReplaceAll(match[1], ".", "_")+ending] = true
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	alerts := 0
+	for alert, condition := range (&server{T: t}).conditions() {
+		alerts++
+		names := named.FindAllString(condition, -1)
+		for _, name := range names {
+			if !series[name] {
+				t.Errorf("%s is of %s, which no service makes", alert, name)
+			}
+		}
+		if len(names) == 0 {
+			t.Errorf("%s is of no series of ours: %s", alert, condition)
+		}
+	}
+	if alerts == 0 {
+		t.Error("no alert")
 	}
 }
 

@@ -8,8 +8,9 @@ try:
 
     import reknit_pipeline
     import reknit_torch
-    from test_reknit_pipeline import adam, build, run
-    from test_reknit_torch import BATCH, STEPS, loss_of, replica
+    from test_reknit_group import KEPT, in_processes
+    from test_reknit_pipeline import Process, adam, build, run
+    from test_reknit_torch import BATCH, STEPS, loss_of, normalised, replica
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
@@ -98,3 +99,31 @@ class Buffers(unittest.TestCase):
 
     def test_what_a_step_that_is_given_up_did_to_them_counts_for_nothing_in_a_pipeline(self):
         self.assertEqual(self.trained(gives_up=False), self.trained(gives_up=True))
+
+
+def shares(board, node):
+    """Trains as one of two processes, whose statistics differ, and returns them after each step: they are shared in every second one."""
+    model, optimizer = normalised()
+    job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=2, steps=STEPS)
+    job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+    KEPT.append(job)
+    seen = []
+    with unittest.mock.patch.object(reknit_torch.Group, "leave"):
+        for step in job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(model, samples))
+            model[1].running_mean.fill_(step.index - 0.1 * step.rank)
+            model[1].num_batches_tracked.fill_(1000 * step.index + 300 * step.rank)
+            if step.index % 2:
+                step.share_buffers()
+            step.commit()
+            seen.append((model[1].running_mean.tolist(), model[1].num_batches_tracked.item()))
+    return seen
+
+
+class SharedBuffers(unittest.TestCase):
+    def test_they_are_those_of_the_first_process_everywhere_in_the_steps_in_which_all_share_them(self):
+        first, second = in_processes(shares, "Board", "a", "b")
+        self.assertEqual([0, 1000, 2000], [passes for _, passes in first])
+        for step, (one, other) in enumerate(zip(first, second)):
+            self.assertEqual(step % 2 == 1, one == other, f"step {step}: {one} and {other}")
