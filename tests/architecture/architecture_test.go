@@ -178,6 +178,22 @@ func TestSharedOverItsBudgetIsCaught(t *testing.T) {
 	}
 }
 
+// Whoever follows the README has these in the clone, and runs the tests there.
+func TestWhatGitIgnoresBreaksNoRule(t *testing.T) {
+	house := sound()
+	house[".gitignore"] = "/bin/\n/*-data/\n/model.pt\n*.out\n"
+	for _, name := range []string{"bin/reknit", "reknit-data/nats/x.go", "model.pt", "shared/bus/profile.out", ".git/config"} {
+		house[name] = "no Go"
+	}
+	if faults := faultsOf(t, house); len(faults) > 0 {
+		t.Error(faults)
+	}
+	house["data/model.pt"] = ""
+	if faults := faultsOf(t, house); len(faults) != 1 || !strings.Contains(faults[0], "data") {
+		t.Errorf("found %q, expected the folder that git does not ignore", faults)
+	}
+}
+
 func TestAModuleWithoutReadmeIsCaught(t *testing.T) {
 	house := sound()
 	delete(house, "shared/README.md")

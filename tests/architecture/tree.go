@@ -7,13 +7,13 @@ package architecture
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -78,17 +78,40 @@ func (f Fault) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Detail)
 }
 
-// ignored are what builds and tools leave behind: git ignores them, too.
-var ignored = []string{".git", ".reknit", "bin", "go.work.sum"}
+// ignoredBy returns whether git ignores a path, by the patterns of the checkout's .gitignore: names, and what is at the top behind a
+// slash. Builds leave such files behind, and whoever follows the README. Exceptions and folders further down it knows not.
+func ignoredBy(files fs.FS) (func(name string) bool, error) {
+	text, err := fs.ReadFile(files, ".gitignore")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	return func(name string) bool {
+		for _, pattern := range append(strings.Fields(string(text)), "/.git") {
+			pattern, atTop := strings.CutPrefix(strings.TrimSuffix(pattern, "/"), "/")
+			what := path.Base(name)
+			if atTop {
+				what = name
+			}
+			if is, _ := path.Match(pattern, what); is {
+				return true
+			}
+		}
+		return false
+	}, nil
+}
 
-// Read parses a checkout.
+// Read parses a checkout, but for what git ignores.
 func Read(files fs.FS) (*Tree, error) {
 	tree := &Tree{Texts: map[string]string{}}
-	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+	ignored, err := ignoredBy(files)
+	if err != nil {
+		return nil, err
+	}
+	err = fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
 		}
-		if slices.Contains(ignored, name) || entry.Name() == "testdata" {
+		if ignored(name) || entry.Name() == "testdata" {
 			if entry.IsDir() {
 				return fs.SkipDir
 			}
