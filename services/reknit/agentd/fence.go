@@ -12,10 +12,10 @@ import (
 
 // A node that the hub does not hear, and that others reach, is given up after 60 s (services/monitor): they start their scripts without
 // it then. Its own script is stopped before: it would write beside theirs.
-const (
-	hearEvery  = time.Second
-	unheardFor = 20 * time.Second // and the grace of a script that is stopped, which is 30 s
-)
+const hearEvery = time.Second
+
+// unheardFor is how long a script runs on whose node the hub does not hear. It has 30 s more to end, its grace. Tests wait less.
+var unheardFor = 20 * time.Second
 
 // hearing is when the hub was last known to hear a node.
 type hearing struct {
