@@ -233,9 +233,10 @@ func TestWhatAProcessMeasuredIsNotSaidOfTheOneThatTookItsPlace(t *testing.T) {
 	w.join("n1", "b")
 	w.connect("n2")
 	w.commit("g1", nil, w.names()...)
+	w.band = 1e6 // as the process before told
 	w.pass(7 * time.Second)
-	if said := w.uncertainties(); len(said) != 6 {
-		t.Errorf("said %+v, want all six directions", said)
+	if said := w.uncertainties(); len(said) != 6 || !slices.Contains(said["n1-n2"], 0) {
+		t.Errorf("said %+v, want all six directions, and of each first that nobody knows how uncertain it is", said)
 	}
 }
 
