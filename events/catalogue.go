@@ -135,6 +135,7 @@ const (
 	SiteSuspected       Kind = "site.suspected"
 	SiteCleared         Kind = "site.cleared"
 	StepBroken          Kind = "step.broken"
+	StepDelayed         Kind = "step.delayed"
 	NegotiationOpened   Kind = "negotiation.opened"
 	Consented           Kind = "negotiation.consented"
 	ConsentDelayed      Kind = "negotiation.delayed"
@@ -192,6 +193,7 @@ var Catalogue = []Row{
 	{SiteCleared, "A suspected site is heard again.", []string{"monitor"}, func() Payload { return new(SiteState) }, false},
 	{NodeProfiled, "A node's measured speed, what its layers take, and its memory.", []string{"node"}, func() Payload { return new(Profile) }, false},
 	{StepBroken, "A node's step cannot end, though everybody may live.", []string{"node"}, func() Payload { return new(BrokenStep) }, false},
+	{StepDelayed, "Others have waited long for a node in their step, and what it does meanwhile; nothing is done yet.", []string{"monitor"}, func() Payload { return new(StepDelay) }, false},
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
 	{ConsentDelayed, "A member will answer later: its trainer is busy.", []string{"node"}, func() Payload { return new(Delay) }, false},

@@ -15,7 +15,10 @@ type Pulse struct {
 	LossNotFinite bool `json:"lossNotFinite,omitempty"`
 	// Phase is what the trainer does in the step after that: computing, or waiting for others; left out where it is in none, or its
 	// agent does not know. Starting: it has not asked for a place yet, and is about to.
-	Phase      string      `json:"phase,omitempty" is:"one=starting|computing|waiting"`
+	Phase string `json:"phase,omitempty" is:"one=starting|computing|waiting"`
+	// Between tells that the trainer was told to train that step, and neither computes nor waits in it: its script has not begun, or does
+	// something else beside it or behind its commit.
+	Between    bool        `json:"between,omitempty"`
 	Suspicions []Suspicion `json:"suspicions,omitempty" is:"count=0..64"`
 	Left       bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
 }
@@ -23,11 +26,13 @@ type Pulse struct {
 // MostSuspicions is how many one heartbeat may tell.
 const MostSuspicions = 64
 
-// The phases of a trainer: before it asks for a place, and in a step.
+// The phases of a trainer: before it asks for a place, and in a step. Heartbeats tell PhaseBetween by a field of its own, for a
+// monitor of a build before would refuse the word.
 const (
 	PhaseStarting  = "starting"
 	PhaseComputing = "computing"
 	PhaseWaiting   = "waiting"
+	PhaseBetween   = "between"
 )
 
 // Suspicion is a node's report that a peer does not answer on the data plane.

@@ -22,6 +22,7 @@ func FuzzSiteSuspected(f *testing.F)            { fuzzEvent(f, "site.suspected")
 func FuzzSiteCleared(f *testing.F)              { fuzzEvent(f, "site.cleared") }
 func FuzzNodeProfiled(f *testing.F)             { fuzzEvent(f, "node.profiled") }
 func FuzzStepBroken(f *testing.F)               { fuzzEvent(f, "step.broken") }
+func FuzzStepDelayed(f *testing.F)              { fuzzEvent(f, "step.delayed") }
 func FuzzNegotiationOpened(f *testing.F)        { fuzzEvent(f, "negotiation.opened") }
 func FuzzNegotiationConsented(f *testing.F)     { fuzzEvent(f, "negotiation.consented") }
 func FuzzNegotiationDelayed(f *testing.F)       { fuzzEvent(f, "negotiation.delayed") }

@@ -13,6 +13,22 @@ type BrokenStep struct {
 	Tied     bool     `json:"tied,omitempty"` // nodes would apply different things, and no side is the majority
 }
 
+// StepDelay says that others have waited for a node in their step for longer than three usual steps and 2 s take, though its
+// heartbeats come. It is said once of a node in a step, and nothing is done about it: the node may evaluate, or hang.
+type StepDelay struct {
+	Node        string `json:"node" is:"token"`
+	Incarnation string `json:"incarnation" is:"token"`
+	Generation  uint64 `json:"generation" is:"min=1"` // of the plan under which they train
+	Step        uint64 `json:"step"`                  // completed steps of those who wait
+	By          string `json:"by" is:"token"`         // who waits longest
+	// Phase is what the node does meanwhile, as in its heartbeats, or between: it is told to train, and its script does something else. It
+	// is left out where its agent does not know.
+	Phase         string  `json:"phase,omitempty" is:"one=computing|between"`
+	WaitedSeconds float64 `json:"waitedSeconds" is:"min=0,max=1e9"`
+	UsualSeconds  float64 `json:"usualSeconds" is:"min=0,max=1e9"` // of a step
+	Reason        string  `json:"reason" is:"reason"`              // all of that in words
+}
+
 // Activation is said by each node after its first step under a plan.
 type Activation struct {
 	Node       string `json:"node" is:"token"`
@@ -95,6 +111,8 @@ type Lease struct {
 }
 
 func (b *BrokenStep) Validate() error { return within(b).err }
+
+func (d *StepDelay) Validate() error { return within(d).err }
 
 func (a *Activation) Validate() error { return within(a).err }
 

@@ -103,6 +103,9 @@ func (s *Session) sendPulse() {
 	}
 	if worker, able := s.loop.state.(Worker); able {
 		pulse.Phase = worker.Phase()
+		if pulse.Between = pulse.Phase == events.PhaseBetween; pulse.Between {
+			pulse.Phase = ""
+		}
 	}
 	s.pulses.last = time.Now()
 	pulse.Number++

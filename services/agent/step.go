@@ -28,9 +28,9 @@ type Behinder interface {
 	Behind() bool
 }
 
-// Worker is a State that knows what its trainer does in its step: events.PhaseComputing or PhaseWaiting, or neither. One
-// that computes while others wait for it and wait is told as hanging. It is called from any goroutine, and waits for
-// nothing.
+// Worker is a State that knows what its trainer does in its step: events.PhaseComputing or PhaseWaiting; PhaseBetween where it was
+// told to train and does neither; or nothing. One that computes while others wait for it and wait is told as hanging, and one that is
+// between steps is named. It is called from any goroutine, and waits for nothing.
 type Worker interface {
 	State
 	Phase() string

@@ -301,7 +301,7 @@ func TestHeartbeatsTellWhetherATrainerComputesOrWaitsForOthers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer subscription.Unsubscribe()
-	for word, phase := range []string{"", events.PhaseComputing, events.PhaseWaiting, ""} {
+	for word, phase := range []string{events.PhaseBetween, events.PhaseComputing, events.PhaseWaiting, ""} {
 		c.setWord(wordWork, uint64(word))
 		r.awaitPhase(pulses, phase)
 	}
@@ -321,6 +321,9 @@ func (r *rig) awaitPhase(pulses <-chan *nats.Msg, phase string) {
 			var pulse events.Pulse
 			if err := json.Unmarshal(message.Data, &pulse); err != nil {
 				r.Fatal(err)
+			}
+			if pulse.Between {
+				pulse.Phase += events.PhaseBetween // and not both
 			}
 			if pulse.Phase == phase {
 				return

@@ -87,9 +87,9 @@ func (s *state) abort(order uint64) {
 const phaseInStep = 1
 
 // workNames are what a trainer does in its step, by the word on the control page.
-var workNames = map[uint64]string{1: events.PhaseComputing, 2: events.PhaseWaiting}
+var workNames = map[uint64]string{0: events.PhaseBetween, 1: events.PhaseComputing, 2: events.PhaseWaiting}
 
-// Phase returns what the trainer says that it does in its step; nothing while the state is busy.
+// Phase returns what the trainer says that it does in its step; nothing while the state is busy, or the trainer is in no step.
 func (s *state) Phase() string {
 	if !s.mutex.TryLock() {
 		return ""

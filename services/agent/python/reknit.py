@@ -17,6 +17,7 @@ A step that is given up ends at the end of `with`, and the loop goes on with the
 """
 
 import collections.abc
+import contextlib
 import fcntl
 import http.client
 import io
@@ -355,6 +356,20 @@ class Step:
             self.measured(1, time.monotonic() - began)
         if tells:
             self._agent.set(_WORK, _WAITING)
+
+    @contextlib.contextmanager
+    def waiting(self):
+        """Stands around what waits for others. Where they wait, too, whoever does not get on is named, whatever its script does."""
+        before = self._agent.get(_WORK)
+        self._agent.set(_WORK, _WAITING)
+        try:
+            yield
+        finally:
+            self._agent.set(_WORK, before)
+
+    def computing(self, now=True):
+        """Tells that this trainer computes so that others wait for it, and hangs where that has no end; or that it does not any more."""
+        self._agent.set(_WORK, _COMPUTING if now else _NEITHER)
 
     @property
     def batches(self):

@@ -107,6 +107,7 @@ class Step(reknit_torch.AnyStep):
         A pass is yielded when its input is there, and what it leaves as its output goes on afterwards.
         """
         passes = {}
+        self._turn.computing()
         for task in self._job.schedule:
             place = (task.micro_batch, task.hop)
             now = Pass(task, self._samples(task), passes.pop(place, None))
@@ -123,6 +124,7 @@ class Step(reknit_torch.AnyStep):
             if not task.backward:
                 passes[place] = now
             self._left -= 1
+        self._turn.computing(False)
 
     def _measured(self, now):
         """Yields a pass, and has what it takes measured."""
@@ -141,7 +143,8 @@ class Step(reknit_torch.AnyStep):
     def _receive(self, task, now):
         if task.source is not None:
             now.input = self._like.new_empty((self._turn.micro_batch, *self._job.between))
-            self._group.receive(now.input, self._job.ranks[task.source], self._tag(task, task.hop))
+            with self._turn.waiting():
+                self._group.receive(now.input, self._job.ranks[task.source], self._tag(task, task.hop))
 
     def _send(self, task, now):
         if task.target is None:
@@ -174,15 +177,19 @@ class Step(reknit_torch.AnyStep):
             raise reknit.WrongOrder(f"step {self.index}: expected all of step.tasks to be run, {self._left} are left")
         for state in self._states.values():
             state.check()
-        for layers, nodes in self._job.sums:
-            ranks = [self._job.ranks[node] for node in nodes]
-            for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
-                reknit_group.add_up(self._group, bucket.sums, ranks, self.rank, self._sends)
-        self._group.sum(self._lost)
+        with self._turn.waiting():
+            self._sum_layers()
+            self._group.sum(self._lost)
         self._sends.clear()
         for state in self._states.values():
             state.gradients.show()
         self.loss = self._lost.item()
+
+    def _sum_layers(self):
+        for layers, nodes in self._job.sums:
+            ranks = [self._job.ranks[node] for node in nodes]
+            for bucket in [bucket for n in layers for bucket in self._states[n].gradients.buckets]:
+                reknit_group.add_up(self._group, bucket.sums, ranks, self.rank, self._sends)
 
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
         """Scales the gradients of the whole batch and all layers, as torch.nn.utils.clip_grad_norm_ does, and returns what their norm was.
@@ -195,7 +202,7 @@ class Step(reknit_torch.AnyStep):
         if own:
             each = torch.stack([torch.linalg.vector_norm(gradient.double(), norm_type) for gradient in own])
             norms[self.rank] = torch.linalg.vector_norm(each, norm_type)
-        if self.loss is not None and not self._tried(lambda: self._group.sum(norms)):
+        if self.loss is not None and not self._tried(lambda: self._sum_norms(norms)):
             self.loss = None
         total = torch.linalg.vector_norm(norms, norm_type)
         scale = (max_norm / (total + 1e-6)).clamp(max=1.0)
@@ -203,6 +210,10 @@ class Step(reknit_torch.AnyStep):
             for parameter in state.gradients.parameters:
                 parameter.grad.mul_(scale.to(parameter.grad.dtype))
         return total.to(self._like.dtype)
+
+    def _sum_norms(self, norms):
+        with self._turn.waiting():
+            self._group.sum(norms)
 
     def _first_held(self):
         """Returns the layers of this process that no other one of a lower rank holds."""

@@ -209,7 +209,8 @@ class AnyStep:
 
     def _pass_gate(self):
         self._turn.ready()
-        pass_gate(self._turn, self._job._group, self._states, self._count, self._job.since)
+        with self._turn.waiting():
+            pass_gate(self._turn, self._job._group, self._states, self._count, self._job.since)
         self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
 
     def _tried(self, part):
@@ -242,10 +243,15 @@ class Step(AnyStep):
     @property
     def micro_batches(self):
         """The numbers of this process's samples, a micro-batch at a time. They end early where the step is given up."""
-        own = itertools.takewhile(lambda _: not self._turn.aborted, self._turn.micro_batches)
+        own = self._until_the_last(itertools.takewhile(lambda _: not self._turn.aborted, self._turn.micro_batches))
         if not self._job.buffers_are_own:
             self._buffers = self._job.state.buffer_versions()
         return self._measured(own) if self._job.profile.active else own
+
+    def _until_the_last(self, micro_batches):
+        """Yields micro-batches. What the script does behind them is its own before it comes to the sum: it does not wait for others yet."""
+        yield from micro_batches
+        self._turn.computing(False)
 
     def _measured(self, micro_batches):
         """Yields micro-batches, and has what each takes measured."""
@@ -314,7 +320,8 @@ class Step(AnyStep):
         flat = torch.cat([buffer.contiguous().reshape(-1).view(torch.uint8) for buffer in buffers])
         if self.rank != 0:
             flat.zero_()
-        self._job._group.sum(flat)
+        with self._turn.waiting():
+            self._job._group.sum(flat)
         for buffer, own in zip(buffers, flat.split([buffer.numel() * buffer.element_size() for buffer in buffers])):
             buffer.copy_(own.clone().view(buffer.dtype).view(buffer.shape))
 
@@ -325,7 +332,8 @@ class Step(AnyStep):
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of "
                                     f"step.micro_batches, {self._untrained} times more")
         self._job.state.check()
-        self._gradients.sum(self._job._group)
+        with self._turn.waiting():
+            self._gradients.sum(self._job._group)
         self.loss = self._gradients.loss.item()
 
 

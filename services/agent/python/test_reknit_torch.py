@@ -332,6 +332,40 @@ class Statistics(unittest.TestCase):
         self.assertEqual([STEPS - 1] * 5, self.taken()[1].running_mean.tolist())
 
 
+class SeenFromOutside(unittest.TestCase):
+    """What the control page says that the process does: 0 neither, 1 it computes, 2 it waits for others."""
+
+    def test_who_is_outside_of_its_micro_batches_and_in_no_sum_is_said_to_do_neither(self):
+        page, does = {}, []
+        model, optimizer = replica()
+
+        def seen(*_):
+            does.append(page.get(reknit._WORK, 0))
+
+        def looks(method):
+            def looked(group, tensor):
+                seen()
+                return method(group, tensor)
+            return looked
+
+        group = reknit_torch.Group
+        with unittest.mock.patch.multiple(reknit._Alone, get=lambda _, word: page.get(word, 0) if word == reknit._WORK else 0,
+                                          set=lambda _, word, value: page.update({word: value}), replicas=True), \
+                unittest.mock.patch.object(group, "sum", looks(group.sum)), unittest.mock.patch.object(group, "finish", looks(group.finish)):
+            for step in reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=2, steps=1).steps():
+                seen()
+                for samples in step.micro_batches:
+                    seen()
+                    step.backward(loss_of(model, samples))
+                seen()
+                step.reduce()
+                seen()
+                step.commit(lambda: (seen(), optimizer.step()))
+                seen()
+        sums = [2, 2]  # of the gradients with the loss, and of the gate, whose last number ends a sum
+        self.assertEqual([0, 1, 1, 0, 2, 0, *sums, 1, 0], does)
+
+
 class WrongUse(unittest.TestCase):
     """What a script that was made for DistributedDataParallel may still have in it."""
 

@@ -22,6 +22,7 @@ const (
 	Unknown   Phase = iota // or it is in no step
 	Computing              // it keeps others waiting
 	Waiting                // for others
+	Between                // neither, though it was told to train
 )
 
 // Hang is a trainer that computes, and does not get on, while others wait for it in its step or in the next.
@@ -99,6 +100,7 @@ type course struct {
 	steps   int     // completed under this plan, that were heard of
 	longest float64 // seconds of these, but the first
 	trained bool    // made a step under an earlier plan
+	delayed bool    // it was named in this step for others who wait
 }
 
 // NewHangs returns one that knows of no trainer.
@@ -121,7 +123,7 @@ func (h *Hangs) Pulse(now float64, node string, told Progress) {
 		if known.steps > 0 {
 			known.longest = max(known.longest, told.StepSeconds)
 		}
-		known.steps, known.since = known.steps+1, now
+		known.steps, known.since, known.delayed = known.steps+1, now, false
 	case known.told.Phase != told.Phase:
 		known.since = now
 	default:
@@ -223,7 +225,7 @@ type inStep struct {
 func (h *Hangs) steps() map[place]*inStep {
 	steps := map[place]*inStep{}
 	for node, known := range h.nodes {
-		if known.told.Phase == Unknown {
+		if known.told.Phase != Computing && known.told.Phase != Waiting {
 			continue
 		}
 		step := steps[known.at()]

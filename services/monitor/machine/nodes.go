@@ -25,7 +25,7 @@ func (m *Machine) Pulse(pulse events.Pulse, waited time.Duration, at time.Time) 
 		adopts := known.generation != pulse.Generation
 		known.generation, known.step = pulse.Generation, pulse.Step
 		m.hangs.Pulse(now, pulse.Node, detect.Progress{
-			Generation: pulse.Generation, Step: pulse.Step, StepSeconds: pulse.StepSeconds, Phase: phases[pulse.Phase],
+			Generation: pulse.Generation, Step: pulse.Step, StepSeconds: pulse.StepSeconds, Phase: phaseOf(pulse),
 		})
 		if adopts {
 			m.takenOver()
@@ -45,8 +45,17 @@ func (m *Machine) Pulse(pulse events.Pulse, waited time.Duration, at time.Time) 
 	return []events.Event{m.sayNode(at, events.NodeCleared, known, verdict, "heartbeats again")}
 }
 
-var phases = map[string]detect.Phase{
-	events.PhaseComputing: detect.Computing, events.PhaseWaiting: detect.Waiting,
+// phaseOf returns what the trainer does, by its heartbeat.
+func phaseOf(pulse events.Pulse) detect.Phase {
+	switch {
+	case pulse.Phase == events.PhaseComputing:
+		return detect.Computing
+	case pulse.Phase == events.PhaseWaiting:
+		return detect.Waiting
+	case pulse.Between:
+		return detect.Between
+	}
+	return detect.Unknown
 }
 
 // suspicion takes a node's report about a peer. Whether the peer or the link between them is at fault is seen by
@@ -91,6 +100,9 @@ func (m *Machine) Tick(at time.Time) []events.Event {
 		said = append(said, m.fail(at, detect.Verdict{Node: hang.Node, WaitedSeconds: hang.WaitedSeconds}, fmt.Sprintf(
 			"its trainer hangs: it computes, and %s has waited for it for %.1f s, where %.1f s would be long",
 			hang.By, hang.WaitedSeconds, hang.LimitSeconds))...)
+	}
+	for _, delay := range m.hangs.Delays() {
+		said = append(said, m.sayDelayed(at, delay))
 	}
 	m.askSilent(now)
 	m.confirm(now)
@@ -153,6 +165,23 @@ func (m *Machine) sayNode(
 	at time.Time, kind events.Kind, known *node, verdict detect.Verdict, reason string,
 ) events.Event {
 	return m.speaker.First(at, beat(known), kind, verdict.Node, m.nodeState(known, verdict, reason))
+}
+
+// phaseNames and doings are what a trainer does while others wait for it, in an event and in words.
+var (
+	phaseNames = map[detect.Phase]string{detect.Computing: events.PhaseComputing, detect.Between: events.PhaseBetween}
+	doings     = map[detect.Phase]string{detect.Computing: "; it computes", detect.Between: "; it is between steps"}
+)
+
+// sayDelayed says that others wait long for a node.
+func (m *Machine) sayDelayed(at time.Time, delay detect.Delay) events.Event {
+	known := m.state.Nodes[delay.Node]
+	return m.speaker.First(at, beat(known), events.StepDelayed, delay.Node, &events.StepDelay{
+		Node: delay.Node, Incarnation: known.Incarnation, Generation: known.generation, Step: delay.Step, By: delay.By,
+		Phase: phaseNames[delay.Phase], WaitedSeconds: delay.WaitedSeconds, UsualSeconds: delay.UsualSeconds,
+		Reason: fmt.Sprintf("%s has waited for it for %.1f s, %.3g s is usual%s",
+			delay.By, delay.WaitedSeconds, delay.UsualSeconds, doings[delay.Phase]),
+	})
 }
 
 // saySite says that most of a site is silent, or that it is not any more: a fact in the life of this machine, which no

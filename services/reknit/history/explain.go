@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,9 +24,16 @@ type Explanation struct {
 	Pending []changes.Change `json:"pending"`          // that have no plan yet
 	Change  *changes.Change  `json:"change,omitempty"` // that led to the plan, where the log still holds it
 	Plan    *events.Plan     `json:"plan,omitempty"`
-	End     *changes.End     `json:"end,omitempty"` // of the job; left out while it goes on
+	Delay   *Delay           `json:"delay,omitempty"` // the last under the plan: others waited for a node in their step
+	End     *changes.End     `json:"end,omitempty"`   // of the job; left out while it goes on
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
+}
+
+// Delay is that others waited for a node in their step, when that was said.
+type Delay struct {
+	At time.Time `json:"at"`
+	events.StepDelay
 }
 
 // ExplainCommand is `reknit explain`.
@@ -76,6 +84,9 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 	if why.End, err = End(ctx, b); err != nil {
 		return why, err
 	}
+	if why.Delay, err = delayOf(ctx, b, why.Plan); err != nil {
+		return why, err
+	}
 	last, err := Last(ctx, b, 1)
 	for i, change := range last {
 		switch {
@@ -86,6 +97,19 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 		}
 	}
 	return why, err
+}
+
+// delayOf returns the last time that others waited for a node under a plan; nil where they did not.
+func delayOf(ctx context.Context, b *bus.Bus, under *events.Plan) (*Delay, error) {
+	event, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.StepDelayed, "*"))
+	if err != nil || !found || under == nil {
+		return nil, err
+	}
+	told, err := events.Open[events.StepDelay](event)
+	if err != nil || told.Generation != under.Generation {
+		return nil, nil
+	}
+	return &Delay{event.Logged, told}, nil
 }
 
 // explainOne explains a plan. Plans are kept for ever, and what led to them is not.
@@ -120,6 +144,9 @@ func planOf(ctx context.Context, b *bus.Bus, generation string) (*events.Plan, e
 func (e Explanation) tell(w io.Writer) {
 	if e.End != nil {
 		fmt.Fprintf(w, "The job is complete since %s: %v. Nothing is left to plan; the last plan was this one.\n\n", clock(e.End.At), e.End)
+	}
+	if e.Delay != nil && e.End == nil {
+		fmt.Fprintf(w, "Others waited for %s in a step, at %s: %s.\n\n", e.Delay.Node, clock(e.Delay.At), e.Delay.Reason)
 	}
 	for _, change := range e.Pending {
 		says := "Generation %d is not there yet: %s\n"

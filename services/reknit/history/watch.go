@@ -152,7 +152,7 @@ func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error,
 }
 
 func subjects(cluster string) (all []string) {
-	for _, kind := range changes.Kinds() {
+	for _, kind := range append(changes.Kinds(), events.StepDelayed) {
 		all = append(all, events.EventSubject(cluster, kind, "*"))
 	}
 	return all
@@ -240,8 +240,8 @@ func says(change changes.Change, attempt changes.Attempt, event events.Event) st
 // aside says what an event outside of negotiations brings.
 func aside(event events.Event) string {
 	switch event.Kind {
-	case events.NodeLost, events.LinkLost, events.LinkRestored, events.StepBroken, events.ReplicaDiverged, events.JoinRequested,
-		events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested:
+	case events.NodeLost, events.LinkLost, events.LinkRestored, events.StepBroken, events.StepDelayed, events.ReplicaDiverged,
+		events.JoinRequested, events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested:
 		return reasonOf(event)
 	case events.TrainingCompleted:
 		if end := changes.EndOf(event); end != nil {

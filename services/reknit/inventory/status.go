@@ -49,6 +49,7 @@ type Overview struct {
 	Refused  *changes.Refusal `json:"refused,omitempty"`
 	Heard    int              `json:"heard"`             // nodes whose heartbeats are
 	Awaited  []string         `json:"awaited,omitempty"` // suspected nodes with a place, who may keep all waiting
+	Delayed  []overlay.Delay  `json:"delayed,omitempty"` // for whom others wait in their step for longer than is usual
 	Alone    int              `json:"alone"`             // units of the model, layers most often, that one living node alone holds
 	Problems []string         `json:"problems"`
 
@@ -95,6 +96,8 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	o.Problems, o.StepTime, o.Alone = missing(nodes), overlay.StepTime(nodes), alone(known, nodes)
 	if o.End != nil {
 		o.Step, o.StepTime = o.End.Step, 0
+	} else {
+		o.Delayed = known.Delays(nodes)
 	}
 	o.takeChanges(last, known.Refusal())
 	o.judge()
@@ -228,6 +231,9 @@ func (o *Overview) judge() {
 		if o.End == nil && tier.Late(o.Step) {
 			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
 		}
+	}
+	if says := overlay.SaysDelays(o.Delayed, time.Now()); says != "" {
+		o.Problems = append(o.Problems, says+". Its script evaluates, saves or hangs there: look at its log, and start it again if it hangs")
 	}
 	if o.Diverged {
 		o.Problems = append(o.Problems, fmt.Sprintf("the loss of step %d is not finite: training has diverged, and more steps mend nothing. "+

@@ -193,6 +193,27 @@ func TestALossThatIsNotFiniteIsNotWell(t *testing.T) {
 	}
 }
 
+func TestWhoeverOthersWaitForInTheirStepIsNamedWithWhatItDoes(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	stands := func(pulse events.Pulse, nodes ...string) {
+		s.beatWith(func(number uint64) events.Pulse {
+			pulse.Number, pulse.Generation, pulse.Step, pulse.StepSeconds = number, 1, 40, 0.25
+			return pulse
+		}, nodes...)
+	}
+	stands(events.Pulse{Between: true}, "n2")
+	stands(events.Pulse{Phase: events.PhaseWaiting}, "n1", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.StepDelayed, "/monitor", "n2", &events.StepDelay{Node: "n2", Incarnation: "i", Generation: 1, Step: 40, By: "n1",
+		Phase: events.PhaseBetween, WaitedSeconds: 45, UsualSeconds: 0.25, Reason: "n1 has waited for it"})
+	printed, err := s.run(Status())
+	if says := regexp.MustCompile(`no step for 4[5-9]s, 250ms is usual: n1 waits for n2 \(between steps\)\.`); !errors.As(err, &tell.NotWell{}) ||
+		!says.MatchString(err.Error()) {
+		t.Errorf("ends with %v\n%s", err, printed)
+	}
+}
+
 func TestWhatWasRefusedIsToldBelowWhatHappensUntilSomethingNewerIsKnownOfItsNode(t *testing.T) {
 	s := newSite(t)
 	s.plan()

@@ -47,6 +47,12 @@ var verbs = []verb{
 		}
 	}},
 	{"hang NODE", func(w *World, a args) { w.hang(a.node(w)); a.after(w, func() { w.unhang(a.node(w)) }) }},
+	{"hang NODE between steps", func(w *World, a args) { // its script does something else, as its agent sees
+		n := a.node(w)
+		n.between = true
+		w.hang(n)
+		a.after(w, func() { w.unhang(n) })
+	}},
 	{"slow NODE FACTOR", func(w *World, a args) {
 		n := a.node(w)
 		n.slowness = a.number("FACTOR")

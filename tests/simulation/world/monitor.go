@@ -13,6 +13,9 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	beat := p.beat
 	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
 	beat.Phase = p.phase()
+	if beat.Between = beat.Phase == events.PhaseBetween; beat.Between {
+		beat.Phase = ""
+	}
 	if p.isHeard(p.node.name) {
 		p.World.hear(bends(p, pulses, beat))
 	}
@@ -28,6 +31,8 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 func (p *process) phase() string {
 	c := p.collective
 	switch {
+	case p.hung && p.node.between:
+		return events.PhaseBetween
 	case c == nil || !c.places.replicas && c.getsOn(p):
 		return ""
 	case c.places.replicas && !c.passedBy(p.node.name) || !c.places.replicas && p.hung:

@@ -22,6 +22,7 @@ type node struct {
 	reads    float64        // what it measures of its links, over what these carry; 1 is the truth
 	storing  time.Duration  // what its state takes to tell, give, take or adopt something, beside what is usual
 	kernel   time.Duration  // what its trainer takes to give up a step
+	between  bool           // where its trainer hangs, that is between steps
 	breaks   int            // so many-th of the steps that it begins breaks; zero: none
 	begun    int            // steps, since some break
 	consents consent.Policy // of its next processes

@@ -116,6 +116,7 @@ func (w *World) hang(n *node) {
 }
 
 func (w *World) unhang(n *node) {
+	n.between = false
 	for _, p := range n.processes() {
 		if p.hung {
 			p.unhang()

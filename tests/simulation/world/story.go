@@ -146,6 +146,9 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.StepBroken: teller(func(b events.BrokenStep) string {
 		return fmt.Sprintf("step %d of generation %d: %s", b.Step, b.Generation, b.Reason)
 	}),
+	events.StepDelayed: teller(func(d events.StepDelay) string {
+		return fmt.Sprintf("step %d of generation %d: %s", d.Step, d.Generation, d.Reason)
+	}),
 	events.ConsentDelayed:    teller(func(d events.Delay) string { return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason) }),
 	events.SnapshotWritten:   teller(func(s events.SnapshotPart) string { return fmt.Sprintf("step %d to %s: %v", s.Step, s.Tier, s.Units) }),
 	events.SnapshotCompleted: teller(func(s events.CompleteSnapshot) string { return fmt.Sprintf("step %d", s.Step) }),

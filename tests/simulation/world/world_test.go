@@ -20,7 +20,7 @@ func TestARunIsAFunctionOfItsScript(t *testing.T) {
 
 func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 	for _, fault := range []string{
-		"kill n2", "kill n2 for 3s", "pause n2 for 10s", "hang n2 for 10s", "slow n2 4 for 5s", "restart n2 4",
+		"kill n2", "kill n2 for 3s", "pause n2 for 10s", "hang n2 for 10s", "hang n2 between steps for 10s", "slow n2 4 for 5s", "restart n2 4",
 		"leave n2", "leave n2 within 5", "again negotiation.opened", "again negotiation.consented",
 		"again membership.join-requested", "again plan.proposed",
 

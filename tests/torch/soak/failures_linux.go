@@ -50,6 +50,8 @@ var failures = []failure{
 	{"a script ends with a status", order("begin", "exit", "3"), lost},
 	{"a script hangs before its micro-batches", order("begin", "sleep", hang), lost},
 	{"a script hangs in a micro-batch", order("micro-batch", "sleep", hang), lost},
+	{"a script hangs in a hook of the backward pass", order("hook", "sleep", hang), lost},
+	{"a script hangs before its commit", order("commit", "sleep", hang), lost},
 	{"a script evaluates behind its commit", order("made", "sleep", evaluate), nil},
 	{"a node is killed while another evaluates", (*stage).killWhileOtherEvaluates, lost},
 	{"a script has another learning rate", order("commit", "settings"), lost},

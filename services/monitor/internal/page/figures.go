@@ -47,6 +47,7 @@ var gauges = []struct {
 		}
 		return 0
 	}},
+	{"reknit.training.delayed", "", "Nodes for whom others wait in their step for longer than is usual.", func(f *view.Figures) float64 { return float64(len(f.Delayed)) }},
 	{"reknit.training.samples", "{sample}/s", "Samples a second, of the last seconds.", func(f *view.Figures) float64 { return f.Rate }},
 	{"reknit.training.step.duration", "s", "Of a step of the slowest node.", func(f *view.Figures) float64 { return f.StepSeconds }},
 	{"reknit.training.step.error", "", "By how much of a measured step the predicted one was off: 0.1 is a tenth. None before both are known.", func(f *view.Figures) float64 {

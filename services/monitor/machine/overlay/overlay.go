@@ -25,6 +25,7 @@ type Overlay struct {
 	usual    *events.Usual
 
 	snapshots map[string]*Snapshot // by tier
+	delays    map[string]Delay     // by node
 }
 
 type direction struct{ from, to string }
@@ -32,7 +33,7 @@ type direction struct{ from, to string }
 // New returns an overlay of which nothing is known.
 func New() *Overlay {
 	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{},
-		paces: map[string]events.Pace{}, before: map[string]passes{}, snapshots: map[string]*Snapshot{}}
+		paces: map[string]events.Pace{}, before: map[string]passes{}, snapshots: map[string]*Snapshot{}, delays: map[string]Delay{}}
 }
 
 // NodeKinds are the events that change a node's state or tell its pace, LinkKinds those that change a link.
@@ -40,6 +41,7 @@ var (
 	NodeKinds = []events.Kind{
 		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
 		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.PlanMeasured,
+		events.StepDelayed,
 	}
 	LinkKinds = []events.Kind{
 		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,
@@ -62,6 +64,8 @@ func (o *Overlay) Take(event events.Event) {
 		o.end = changes.EndOf(event)
 	case event.Kind == events.PlanMeasured:
 		o.pace(event)
+	case event.Kind == events.StepDelayed:
+		o.takeDelay(event)
 	case slices.Contains(NodeKinds, event.Kind):
 		if o.told[event.Subject] == nil {
 			o.told[event.Subject] = &told{}
@@ -79,6 +83,7 @@ func (o *Overlay) commit(plan events.Plan, at time.Time) {
 	o.remember(&plan)
 	o.plan, o.planned = &plan, at
 	clear(o.paces)
+	o.forgetDelays()
 	members := map[string]bool{}
 	for _, member := range plan.Nodes {
 		members[member.Node] = true

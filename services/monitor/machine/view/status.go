@@ -24,6 +24,8 @@ type Status struct {
 	StepSeconds float64        `json:"stepSeconds"`        // of the median node
 	States      map[string]int `json:"states"`             // nodes by state
 
+	Delayed []string `json:"delayed,omitempty"` // for whom others wait in their step for longer than is usual
+
 	Snapshots []overlay.Snapshot `json:"snapshots,omitempty"` // by tier; none: nobody takes any, or none is complete yet
 
 	Prediction *overlay.Prediction `json:"prediction,omitempty"` // left out where there is none to compare
@@ -52,7 +54,14 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 	if end := v.overlay.End(); end != nil {
 		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
 	}
+	delays := v.overlay.Delays(nodes)
+	for _, delay := range delays {
+		status.Delayed = append(status.Delayed, delay.Node)
+	}
 	status.Level, status.Says = v.level(status, nodes, now)
+	if says := overlay.SaysDelays(delays, now); says != "" && status.Level == Calm {
+		status.Level, status.Says = Trouble, says
+	}
 	return status
 }
 
@@ -82,7 +91,8 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		return Idle, "training is complete"
 	case status.Generation == 0:
 		return Idle, "no plan yet: it waits for trainers"
-	case training > 0 && !v.overlay.Stepless() && v.progress.late(now) > 0:
+	case training > 0 && !v.overlay.Stepless() && v.progress.late(now) > 0 &&
+		len(status.Delayed) == 0:
 		return Trouble, fmt.Sprintf("no step for %v, %s is usual: reknit nodes tells who computes and who waits",
 			v.progress.late(now).Round(time.Second), (time.Duration(v.progress.stepSeconds * float64(time.Second))).Round(time.Millisecond))
 	case len(status.late()) > 0:

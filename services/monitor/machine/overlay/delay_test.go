@@ -1,0 +1,46 @@
+package overlay
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// A script that slept beside its micro-batches was seen by nobody for five and a half minutes.
+func TestWhomOthersWaitForIsToldUntilItIsPastTheStepOrWaitsItself(t *testing.T) {
+	logged := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o := New()
+	told := events.StepDelay{Node: "b", Incarnation: "i", Generation: 1, Step: 20, By: "a", Phase: events.PhaseBetween,
+		WaitedSeconds: 3, UsualSeconds: 0.067, Reason: "a waits"}
+	data, err := json.Marshal(told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Take(events.Event{Kind: events.StepDelayed, Subject: "b", Data: data, Logged: logged})
+	node := func(pulse events.Pulse) []Node {
+		return []Node{{Node: "b", State: Training, Incarnation: "i", Pulse: &pulse}}
+	}
+	says := "no step for 45s, 67ms is usual: a waits for b (between steps)"
+	for name, test := range map[string]struct {
+		nodes    []Node
+		expected string
+	}{
+		"it stands":                        {node(events.Pulse{Generation: 1, Step: 20, Between: true}), says},
+		"it is behind its commit":          {node(events.Pulse{Generation: 1, Step: 19, Between: true}), says},
+		"it waits itself":                  {node(events.Pulse{Generation: 1, Step: 20, Phase: events.PhaseWaiting}), ""},
+		"it made the step":                 {node(events.Pulse{Generation: 1, Step: 21}), ""},
+		"it trains under another plan":     {node(events.Pulse{Generation: 2, Step: 20}), ""},
+		"another process has its name":     {[]Node{{Node: "b", State: Training, Incarnation: "j", Pulse: &events.Pulse{Generation: 1}}}, ""},
+		"it is not heard, which says more": {[]Node{{Node: "b", State: Silent, Incarnation: "i"}}, ""},
+	} {
+		if found := SaysDelays(o.Delays(test.nodes), logged.Add(42*time.Second)); found != test.expected {
+			t.Errorf("%s: it says %q, expected %q", name, found, test.expected)
+		}
+	}
+	o.commit(events.Plan{Generation: 2}, logged)
+	if found := o.Delays(node(events.Pulse{Generation: 1, Step: 20})); len(found) > 0 {
+		t.Errorf("under the next plan %v is told", found)
+	}
+}
