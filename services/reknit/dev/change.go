@@ -33,8 +33,9 @@ type Change struct {
 	StallSeconds float64 `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
 	StallSteps   float64 `json:"stallSteps"`   // the same in usual steps
 	BytesMoved   int64   `json:"bytesMoved"`
-	NaiveBytes   int64   `json:"naiveBytes"` // a restart: every place reads its layers anew
-	Sources      int     `json:"sources"`    // neighbours that layers came from
+	NaiveBytes   int64   `json:"naiveBytes"`           // a restart: every place reads its layers anew
+	LeastBytes   int64   `json:"leastBytes,omitempty"` // of any assignment of the plan's places; left out: none, or not known
+	Sources      int     `json:"sources"`              // neighbours that layers came from
 	Policy       string  `json:"policy,omitempty"`
 	Shape        string  `json:"shape,omitempty"`
 
@@ -44,6 +45,8 @@ type Change struct {
 	service string
 	cause   string // id of the fact or request
 	before  uint64 // generation in force when it was done
+
+	leastKnown bool
 }
 
 func (c *Change) matches(change events.Change) bool {

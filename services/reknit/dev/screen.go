@@ -134,12 +134,19 @@ func (c Change) table() string {
 	var text writer
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "            after it was done: detected\tplanned\ttransferred\tcommitted\tstall seen by trainers\tbytes moved\t"+
-		"a restart would move")
-	fmt.Fprintf(table, "            %s\t%s\t%s\t%s\t%s\t%s\t%s\n", seconds(c.DetectedSeconds), seconds(c.PlannedSeconds),
+		"least for this shape\ta restart would move")
+	fmt.Fprintf(table, "            %s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", seconds(c.DetectedSeconds), seconds(c.PlannedSeconds),
 		seconds(c.TransferredSeconds), seconds(c.CommittedSeconds), stall(c.StallSeconds, c.StallSteps), c.moved(),
-		bytes(c.NaiveBytes))
+		c.least(), bytes(c.NaiveBytes))
 	table.Flush()
 	return string(text[:len(text)-1])
+}
+
+func (c Change) least() string {
+	if !c.leastKnown {
+		return "not known"
+	}
+	return bytes(c.LeastBytes)
 }
 
 func (c Change) moved() string {

@@ -30,6 +30,8 @@ type planned struct {
 	at          time.Time
 	transferred time.Time
 	restoration events.Restoration
+	holders     []events.Holder
+	units       []int64 // bytes of each
 	changes     []events.Change
 }
 
@@ -124,6 +126,7 @@ var takers = map[events.Kind]func(*story, events.Event) error{
 	events.LeaseTaken:          (*story).leaseTaken,
 	events.MembershipRefused:   taker((*story).refused),
 	events.NegotiationOpened:   taker((*story).opened),
+	events.RestorationAsked:    taker((*story).restorationRequested),
 	events.RestorationPlanned:  taker((*story).restorationPlanned),
 	events.RestorationDone:     taker((*story).restorationDone),
 	events.Committed:           taker((*story).committed),
@@ -201,6 +204,12 @@ func (s *story) opened(_ events.Event, opening events.Opening) {
 	}
 }
 
+func (s *story) restorationRequested(_ events.Event, request events.RestorationRequest) {
+	negotiated := s.planned[request.Negotiation]
+	negotiated.holders, negotiated.units = request.Holders, request.Units
+	s.planned[request.Negotiation] = negotiated
+}
+
 func (s *story) restorationPlanned(event events.Event, restoration events.Restoration) {
 	negotiated := s.planned[restoration.Negotiation]
 	negotiated.at, negotiated.transferred, negotiated.restoration = event.Logged, event.Logged, restoration
@@ -227,6 +236,7 @@ func (s *story) committed(event events.Event, commitment events.Commitment) {
 			change.CommittedSeconds = since(change.done, event.Logged)
 			change.BytesMoved, change.NaiveBytes = negotiated.restoration.BytesMoved, negotiated.restoration.NaiveBytes
 			change.Policy, change.Shape = policyOf(negotiated.restoration.Plan), negotiated.restoration.Plan.Shape()
+			change.LeastBytes, change.leastKnown = leastBytes(negotiated.restoration.Plan, negotiated.holders, negotiated.units)
 			change.Sources = sourcesOf(negotiated.restoration.Plan, change.node)
 		}
 	}
