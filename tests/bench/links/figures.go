@@ -76,7 +76,7 @@ func (o outcome) figures() []row {
 		if baseline.Policy == policySingle && uneven(o.scenario) {
 			target /= leastSpeedup
 		}
-		if baseline.Policy == policyShares || baseline.Policy == policySoonest {
+		if slices.Contains([]string{policyShares, policySoonest, policyPlain, policyHashed}, baseline.Policy) {
 			target = 0
 		}
 		rows = append(rows, row{

@@ -45,6 +45,9 @@ func serveNode(name string) error {
 		return err
 	}
 	defer secured.Close()
+	if err := servePlain(ctx); err != nil {
+		return err
+	}
 	return nodes.Serve(&node{ctx: ctx, store: store, secured: secured, identity: identity}, cancel)
 }
 
@@ -63,7 +66,9 @@ func (n *node) Hold(state nodes.State, parts *[]shards.Part) (err error) {
 type Job struct {
 	Parts []shards.Part
 	Pulls []pull
-	Keep  bool // store what comes
+	Plain []pour // in their place
+	Hash  bool   // what comes over plain TCP
+	Keep  bool   // store what comes
 }
 
 // Fetched is how a job went.
@@ -73,7 +78,11 @@ type Fetched struct {
 }
 
 // Fetch connects to all sources of a job, and then runs its pulls at the same time.
-func (n *node) Fetch(job Job, fetched *Fetched) error {
+func (n *node) Fetch(job Job, fetched *Fetched) (err error) {
+	if len(job.Plain) > 0 {
+		fetched.Seconds, err = n.takePlain(job.Plain, job.Hash)
+		return err
+	}
 	state := make([]byte, job.Parts[len(job.Parts)-1].End)
 	for i := 0; i < len(state); i += os.Getpagesize() {
 		state[i] = 0 // the joiner has its memory before the clock starts

@@ -51,12 +51,12 @@ func play(ctx context.Context, s scenario, bytes int64) (result outcome, err err
 	if _, err := c.pass(policies[len(policies)-1], undisturbed); err != nil {
 		return result, fmt.Errorf("unmeasured: %w", err)
 	}
-	passages, err := c.medians(policies[:2], undisturbed, ourPassages)
+	passages, err := c.medians(policies[:4], undisturbed, ourPassages)
 	if err != nil {
 		return result, err
 	}
-	result.Policies, result.Secured = passages[:1], passages[1]
-	for _, policy := range policies[2:] {
+	result.Policies, result.Secured = slices.Concat(passages[:1], passages[2:]), passages[1]
+	for _, policy := range policies[4:] {
 		passage, err := c.pass(policy, undisturbed)
 		if err != nil {
 			return result, fmt.Errorf("%s: %w", policy.name, err)
@@ -132,10 +132,13 @@ func (c *cluster) policies(s scenario, parts []shards.Part) ([]policy, error) {
 	for i := range secured {
 		secured[i].Secured = true
 	}
+	pours := s.pours(c.direct, parts[len(parts)-1].End)
 	securedShares, err := s.shares(secured, len(parts))
 	return []policy{
 		{policyOurs, []leg{joining(planned(shares, c.direct))}},
 		{policySecured, []leg{joining(planned(securedShares, secured))}},
+		{policyPlain, []leg{{c.joiner, Job{Plain: pours}}}},
+		{policyHashed, []leg{{c.joiner, Job{Plain: pours, Hash: true}}}},
 		{policySingle, []leg{joining(together(c.direct[s.fastest():s.fastest()+1], len(parts)))}},
 		{policyEven, []leg{joining(even(c.direct, len(parts)))}},
 		{policyRelays, []leg{joining(even(c.relayed, len(parts)))}},

@@ -25,6 +25,13 @@ const (
 	policySoonest = "whoever is soonest"
 )
 
+// Plain TCP shows what the machine and the links let pass at best: over warmed connections, divided as the bound divides, of bytes that
+// are no state.
+const (
+	policyPlain  = "plain TCP"
+	policyHashed = "plain TCP, hashed"
+)
+
 // policySecured is ours with proof of who is there, and TLS, as on a secured installation.
 const policySecured = "reknit, with keys"
 
