@@ -1,6 +1,6 @@
 """Measures by how much predicted steps are off, on real processes: before a kill and after it. Standard library.
 
-usage: python3 tests/bench/estimate/estimate.py [--only WORD]   (make bench-estimate; PYTHON= one that has PyTorch)
+usage: python3 tests/bench/estimate/estimate.py [--only WORD] [--trace]   (make bench-estimate; PYTHON= one that has PyTorch)
 
 Each row is a job of its own: `reknit up`, trainers that join one after the other until all are there, then one that is killed. A
 plan is judged once its steps are measured (plan.measured), and by what `reknit status --json` says, as a user reads it. The
@@ -25,6 +25,7 @@ SLEEPER = os.path.join(ROOT, "tests", "bench", "estimate", "sleeper.py")
 ELASTIC = os.path.join(ROOT, "services", "agent", "examples", "pytorch", "elastic.py")
 TARGET = 0.10
 PATIENCE = 240.0  # seconds until a plan has measured steps
+TRACE = "--trace" in sys.argv
 ENDLESS = "1000000"
 
 # The row's words, how many trainers, whether each has a core of its own, whether it needs PyTorch, its command and its settings.
@@ -73,15 +74,38 @@ class Cluster:
         except ValueError:
             return {}
 
+    def busy(self):
+        """Returns the processor seconds of this machine so far, and those of them that the row itself used."""
+        with open("/proc/stat") as file:
+            user, nice, system, _, _, irq, softirq, steal = map(int, file.readline().split()[1:9])
+        sessions, own = {process.pid for process in [*self.processes, self.up]}, 0
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            try:
+                with open(f"/proc/{pid}/stat") as file:
+                    fields = file.read().rpartition(")")[2].split()
+            except OSError:
+                continue  # it ended
+            if int(fields[3]) in sessions:
+                own += int(fields[11]) + int(fields[12])
+        tick = os.sysconf("SC_CLK_TCK")
+        return (user + nice + system + irq + softirq + steal) / tick, own / tick
+
     def measured(self, nodes, after):
-        """Returns the status once so many nodes have a plan after one of a generation, and its steps are measured."""
+        """Returns the status once so many nodes have a plan after one of a generation, and its steps are measured; and how many
+        processors others than this row were using meanwhile: a busy machine is seen by it."""
+        began, begun = time.monotonic(), self.busy()
         def look():
             time.sleep(1)
             status = self.status()
             states = status.get("nodes", {})
             ready = status.get("generation", 0) > after and states.get("training", 0) + states.get("spare", 0) == nodes
+            if TRACE:
+                print(f"  {time.monotonic() - began:5.1f} s  generation {status.get('generation')}  step {status.get('step')}  {states}  "
+                      f"{status.get('prediction')}", flush=True)
             return status if ready and (status.get("prediction") or status.get("guessed") and status.get("step", 0) > 30) else None
-        return wait(look, PATIENCE, f"a measured plan of {nodes}")
+        status = wait(look, PATIENCE, f"a measured plan of {nodes}")
+        busy, own = (now - before for now, before in zip(self.busy(), begun))
+        return status, max(0.0, busy - own) / (time.monotonic() - began)
 
     def close(self):
         for process in [*self.processes, self.up]:
@@ -109,11 +133,12 @@ def url_in(log):
     return found and found.group()
 
 
-def row(name, when, status):
+def row(name, when, measured):
     """Prints a row, and returns its error."""
+    status, others = measured
     p = status["prediction"]
     print(f"{name:50} {when:7} {status['shape']:12} {1000 * p['predictedSeconds']:9.2f} {1000 * p['measuredSeconds']:9.2f} "
-          f"{100 * p['error']:6.1f} %  {'' if p['error'] <= TARGET else 'beyond the target  '}{p.get('why', '')}", flush=True)
+          f"{100 * p['error']:6.1f} % {others:6.1f}  {'' if p['error'] <= TARGET else 'beyond the target  '}{p.get('why', '')}", flush=True)
     return p["error"]
 
 
@@ -124,12 +149,12 @@ def run(name, nodes, pinned, command, settings, errors):
     try:
         for n in range(nodes - 1):
             cluster.start(f"n{n + 1}", command, settings, n if pinned else None)
-        first = cluster.measured(nodes - 1, 0)
+        first, _ = cluster.measured(nodes - 1, 0)
         cluster.start(f"n{nodes}", command, settings, nodes - 1 if pinned else None)
         before = cluster.measured(nodes, first["generation"])
         errors.append(row(name, "joined", before))
         cluster.kill_last()
-        errors.append(row(name, "killed", cluster.measured(nodes - 1, before["generation"])))
+        errors.append(row(name, "killed", cluster.measured(nodes - 1, before[0]["generation"])))
     finally:
         cluster.close()
     shutil.rmtree(directory, ignore_errors=True)
@@ -143,9 +168,10 @@ def main():
     """Run all jobs, one after the other."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="run the jobs whose name has this word")
+    parser.add_argument("--trace", action="store_true", help="print what status says each second")
     only, errors, torch = parser.parse_args().only, [], has_torch()
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before; the error is |predicted - measured| / measured, target {TARGET:.0%}")
-    print(f"{'job':50} {'node':7} {'pipelines':12} {'predicted':>9} {'measured':>9}  error   (ms a step)")
+    print(f"{'job':50} {'node':7} {'pipelines':12} {'predicted':>9} {'measured':>9}  error  others   (ms a step; processors that others used)")
     for name, nodes, pinned, needs_torch, command, settings in JOBS:
         if only not in name:
             continue
