@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -28,8 +29,10 @@ type tap struct {
 	conns  []*nats.Conn
 	sum    sum
 	places map[string]place     // of chunks, by bucket and sequence
-	parts  map[string]*assembly // by reader and part
+	parts  map[string]*assembly // and pieces of parts, by reader and name
+	had    map[string]string    // out of which object a chunk came, by reader, part and its place there
 	askers map[string]string    // who reads a chunk, by where its answer goes
+	names  map[string]string    // who a reader is, by the name of its connection
 	puts   map[string][]byte    // into the hub, by token
 	hub    map[string]place     // what those put, by token
 }
@@ -53,9 +56,10 @@ func (s sum) less(before sum) sum {
 		s.ofStores - before.ofStores, s.ofHub - before.ofHub, s.corrupt - before.corrupt, s.keeping - before.keeping, s.coreWas}
 }
 
-// place is of which part a chunk is, and which of its chunks.
+// place is of which object a chunk is, and which of its chunks.
 type place struct {
-	digest string
+	object string // its name: a part's digest, or that of a piece of one, DIGEST.FIRST-END
+	digest string // of its content
 	size   int64
 	chunk  int
 }
@@ -67,8 +71,8 @@ type assembly struct {
 }
 
 func newTap() *tap {
-	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, askers: map[string]string{},
-		puts: map[string][]byte{}, hub: map[string]place{}}
+	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, had: map[string]string{},
+		askers: map[string]string{}, names: map[string]string{}, puts: map[string][]byte{}, hub: map[string]place{}}
 }
 
 // open hears what a server passes on, below a subject.
@@ -104,15 +108,15 @@ func (t *tap) so() sum {
 	return t.sum
 }
 
-// answers is below what a server answers those who ask over an account's border.
-const answers = "_R_."
+// answers is below what a server answers those who ask over an account's border, and pushed below what a giver has it send them.
+const answers, pushed = "_R_.", "pushed."
 
 // hearStore hears what a node's own server is asked by readers, and what it answers.
 func (t *tap) hearStore(message *nats.Msg) {
 	switch {
-	case strings.HasPrefix(message.Subject, "$JS.API.DIRECT.GET."):
+	case strings.HasPrefix(message.Subject, "$JS.API.DIRECT.GET."), strings.HasPrefix(message.Subject, "shards.want."):
 		t.asked(message)
-	case !strings.HasPrefix(message.Subject, answers): // the giver's own
+	case !strings.HasPrefix(message.Subject, answers) && !strings.HasPrefix(message.Subject, pushed): // the giver's own
 	case message.Header.Get(jetstream.StreamHeader) != "":
 		t.sum.store += int64(len(message.Data))
 		t.chunk(message)
@@ -133,12 +137,29 @@ func (t *tap) other(message *nats.Msg) {
 // asked notes whose request for a chunk it is, of which the server tells.
 func (t *tap) asked(request *nats.Msg) {
 	var who server.ClientInfo
-	if json.Unmarshal([]byte(request.Header.Get(server.ClientInfoHdr)), &who) == nil {
-		t.askers[request.Reply] = fmt.Sprint(request.Subject, " ", who.ID)
+	if json.Unmarshal([]byte(request.Header.Get(server.ClientInfoHdr)), &who) != nil {
+		return // the giver, who has a chunk sent to who asked for it with the record
+	}
+	bucket := strings.TrimPrefix(request.Subject[strings.LastIndex(request.Subject, ".")+1:], "OBJ_")
+	reader := fmt.Sprint(bucket, " ", who.ID)
+	t.names[who.Name] = reader
+	if strings.HasPrefix(request.Subject, "$JS.") {
+		t.askers[request.Reply] = reader
 	}
 }
 
-// record learns where the chunks of a part lie.
+// asker is who reads what is sent to a subject.
+func (t *tap) asker(subject string) string {
+	if name, sent := strings.CutPrefix(subject, pushed); sent {
+		name, _, _ = strings.Cut(name, ".")
+		return t.names[nats.InboxPrefix+name]
+	}
+	reader := t.askers[subject]
+	delete(t.askers, subject)
+	return reader
+}
+
+// record learns where the chunks of a part, or of a piece of one, lie.
 func (t *tap) record(data []byte) bool {
 	var info jetstream.ObjectInfo
 	var sequences []uint64
@@ -146,9 +167,18 @@ func (t *tap) record(data []byte) bool {
 		return false
 	}
 	for chunk, sequence := range sequences {
-		t.places[fmt.Sprint(info.Bucket, " ", sequence)] = place{info.Name, int64(info.Size), chunk}
+		t.places[fmt.Sprint(info.Bucket, " ", sequence)] = place{info.Name, digestOf(info), int64(info.Size), chunk}
 	}
 	return true
+}
+
+// digestOf is what the content of an object has to be: what a part is named, and what the record says of a piece of one.
+func digestOf(info jetstream.ObjectInfo) string {
+	if !strings.Contains(info.Name, ".") {
+		return info.Name
+	}
+	sum, _ := jetstream.DecodeObjectDigest(info.Digest) // nothing has a bad one
+	return "sha256:" + hex.EncodeToString(sum)
 }
 
 // chunk takes a chunk of a part of a node's own bucket.
@@ -158,9 +188,24 @@ func (t *tap) chunk(message *nats.Msg) {
 	if !known {
 		return // its record went to a reader before the tap was there: no receipt equals what is verified then
 	}
-	reader := t.askers[message.Subject]
-	delete(t.askers, message.Subject)
-	t.sum.ofStores += t.take(fmt.Sprint(reader, " ", at.digest), at, message.Data)
+	reader := t.asker(message.Subject)
+	key := fmt.Sprint(reader, " ", at.inPart())
+	if had := t.had[key]; had != "" && had != at.object {
+		t.sum.again += int64(len(message.Data))
+	}
+	t.had[key] = at.object
+	t.sum.ofStores += t.take(fmt.Sprint(reader, " ", at.object), at, message.Data)
+}
+
+// chunkBytes is the length of a message of a part, but for the last.
+const chunkBytes = 512 << 10
+
+// inPart names a chunk by its part and its place there.
+func (p place) inPart() string {
+	part, borders, _ := strings.Cut(p.object, ".")
+	first, _, _ := strings.Cut(borders, "-")
+	from, _ := strconv.Atoi(first) // 0 of a whole part
+	return fmt.Sprint(part, " ", from/chunkBytes+p.chunk)
 }
 
 // take adds a chunk to what a reader was answered of a part, and returns the bytes of the part where it is whole with that and what

@@ -39,12 +39,12 @@ func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
 // askFirst asks the first source for all it may be asked for at the beginning, and forgets it again.
 func (s *simulation) askFirst(rate float64) (chunks int) {
 	p := s.queue.Sources[0]
-	p.meter.planned = rate
+	p.meter.planned, p.RoundTrip = rate, roundTrip
 	claims := []*Claim{p.claim(s.queue.waiting[0], s.now), p.claim(s.queue.waiting[1], s.now)}
 	s.queue.waiting = s.queue.waiting[2:]
 	for range testPart / ChunkBytes {
 		for _, c := range claims {
-			if _, wanted := s.queue.Ask(c, roundTrip, s.now); wanted {
+			if _, wanted := s.queue.Ask(c, s.now); wanted {
 				chunks++
 			}
 		}
@@ -90,7 +90,7 @@ func (a *asking) step() {
 }
 
 func (a *asking) ask(i int, c *Claim) {
-	for at, wanted := a.queue.Ask(c, roundTrip, a.now); wanted; at, wanted = a.queue.Ask(c, roundTrip, a.now) {
+	for at, wanted := a.queue.Ask(c, a.now); wanted; at, wanted = a.queue.Ask(c, a.now) {
 		begins := a.now.Add(roundTrip)
 		if begins.Before(a.free[i]) {
 			begins = a.free[i]
@@ -131,7 +131,7 @@ func TestSourcesThatAreAskedAheadEndTogetherAndSendNothingTwice(t *testing.T) {
 		a := asking{simulate(parts, rates...), make([][]flight, len(rates)), make([]time.Time, len(rates))}
 		duplicate := int64(0)
 		for i, p := range a.queue.Sources {
-			p.meter.planned = rates[i]
+			p.meter.planned, p.RoundTrip = rates[i], roundTrip
 		}
 		for a.queue.Open > 0 {
 			a.step()

@@ -65,7 +65,7 @@ func (q *Queue) Needs(s *Source, part *Part) bool {
 func (q *Queue) rejoin(tail *Claim) {
 	for _, s := range q.Sources {
 		for _, c := range s.claims {
-			if c.Part == tail.Part && c.End == tail.Next && c.Next < c.End {
+			if c.Part == tail.Part && c.End == tail.Next && c.Next < c.End && tail.End <= c.most {
 				c.End, tail.End = tail.End, tail.Next
 				return
 			}

@@ -25,8 +25,16 @@ func (s *simulation) blamed() (parts [3]int) {
 	return parts
 }
 
+// claim has the sources be asked for whole parts, or for pieces.
+func (s *simulation) claim(as Giving) {
+	for _, source := range s.queue.Sources {
+		source.Gives = as
+	}
+}
+
 func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
 	s := simulate(1, 100e6, 100e6, 100e6)
+	s.claim(Whole)
 	part := s.queue.waiting[0].part
 	s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart)
 	if s.queue.Corrupted(part); s.blamed() != [3]int{0, 1, 0} {
@@ -46,6 +54,7 @@ func TestACorruptPartOfOneSourceIsFetchedWholeFromOthers(t *testing.T) {
 func corruptPart(t *testing.T) (s *simulation, part *Part) {
 	t.Helper()
 	s = simulate(1, 100e6, 100e6, 100e6)
+	s.claim(Whole)
 	part = s.queue.waiting[0].part
 	first := s.queue.Take(s.queue.Sources[0], s.now)
 	s.give(first, ChunkBytes)
@@ -54,6 +63,7 @@ func corruptPart(t *testing.T) (s *simulation, part *Part) {
 	if !s.give(s.queue.Take(s.queue.Sources[1], s.now), testPart-ChunkBytes) {
 		t.Fatal("not complete")
 	}
+	s.claim(Pieces)
 	if s.queue.Corrupted(part); s.blamed() != [3]int{} {
 		t.Fatalf("%v are blamed, expected nobody yet", s.blamed())
 	}
@@ -73,6 +83,7 @@ func TestACorruptPartOfSeveralSourcesIsAskedWholeOfOneAfterTheOther(t *testing.T
 		}
 		s.give(whole, testPart)
 		s.queue.Corrupted(part)
+		s.claim(Whole) // with one suspect nothing else asks for that
 		if err := s.queue.Servable(); (i == 2) != errors.Is(err, ErrCorrupt) || source.Corrupt != 1 {
 			t.Fatalf("after source %d: %v", i, err)
 		}
@@ -186,6 +197,7 @@ func TestOneForeignAnswerEndsNothingAndThreeLeaveTheSourceOut(t *testing.T) {
 
 func TestASourceIsNeededForAPartUntilAnotherHasItAll(t *testing.T) {
 	s := simulate(1, 100e6, 100e6)
+	s.claim(Whole)
 	mine, other := s.queue.Sources[0], s.queue.Sources[1]
 	claim := s.queue.Take(mine, s.now)
 	if !s.queue.Needs(mine, claim.Part) {

@@ -21,7 +21,6 @@ type Part struct {
 	left     int64           // bytes that did not come yet
 	hashed   int64           // bytes from the beginning on that the hash has seen
 	hashing  bool            // some claim's caller hashes
-	ahead    *Source         // that was told to put it ahead; nil where none was
 	alone    bool            // several sources gave a corrupt whole: one source gives it all, so that the corrupt one shows
 }
 
@@ -57,7 +56,7 @@ func (p *Part) Hashed() int64 { return p.hashed }
 
 func (p *Part) size() int64 { return int64(len(p.Bytes)) }
 
-func (p *Part) whole() partRange { return partRange{p, 0, p.size()} }
+func (p *Part) whole() partRange { return partRange{part: p, end: p.size()} }
 
 // reset forgets the bytes that came.
 func (p *Part) reset() {
@@ -67,11 +66,6 @@ func (p *Part) reset() {
 // serves reports whether a source may be asked for the part now.
 func (p *Part) serves(s *Source, now time.Time) bool {
 	return p.mayServe(s) && !now.Before(p.waits[s].until)
-}
-
-// putElsewhere reports whether another source was told to put the part ahead, and still may give it.
-func (p *Part) putElsewhere(s *Source, now time.Time) bool {
-	return p.ahead != nil && p.ahead != s && p.ahead.able(now) && p.serves(p.ahead, now)
 }
 
 func (p *Part) mayServe(s *Source) bool {

@@ -3,6 +3,7 @@
 package queue
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -19,7 +20,10 @@ const MostClaims = 4
 // asked for.
 const (
 	usualClaims     = 2
-	inFlightSeconds = 0.2
+	inFlightSeconds = 0.2                   // and two round trips, in which the first chunk of another claim comes
+	claimSeconds    = 0.25                  // of its link's time a source claims at once, and a giver puts
+	beginSeconds    = 0.03                  // and first, then twice that: a giver sends nothing of a claim before all of that is put
+	firstClaimed    = 2 << 20               // bytes, of a source whose rate is not known
 	askedSeconds    = 0.2                   // asked for beyond a round trip: a chunk whose packet was lost is that late
 	askedBytes      = 12 << 20              // and no more: a giver holds twice what was asked of it and did not go out
 	firstAsked      = 4 << 20               // bytes, of a source whose rate is not known
@@ -31,6 +35,7 @@ const (
 type partRange struct {
 	part       *Part
 	first, end int64
+	asked      bool // of a source already: asked for once more it is the same, so that a giver knows it again
 }
 
 func (r partRange) bytes() int64 { return r.end - r.first }
@@ -41,9 +46,17 @@ type Claim struct {
 	Part      *Part
 	Source    *Source
 	Next, End int64
+	first     int64 // where it began
+	most      int64 // which End was in the beginning
 	asked     int64 // offset up to which chunks were asked for
 	awaited   int64 // bytes of those that did not come yet
 	taken     bool  // over from another source, and nothing came of it yet
+}
+
+// Piece is the range of its part that a claim began with, from one chunk's border to another's. It stays what it is,
+// unless the claim is widened.
+func (c *Claim) Piece() (first, end int64) {
+	return c.first / ChunkBytes * ChunkBytes, min((c.most+ChunkBytes-1)/ChunkBytes*ChunkBytes, c.Part.size())
 }
 
 // Queue holds what is left to fetch.
@@ -74,34 +87,87 @@ func (q *Queue) Take(s *Source, now time.Time) *Claim {
 	return c
 }
 
-// takeOf takes a range that waits, of the parts that a source may give, or the tail of another source's claim. It leaves the
-// ranges of parts that other givers put ahead for the last: two would put the same part.
+// takeOf takes what waits of the parts that a source may give, as much as it is to claim at once, or the tail of another source's
+// claim.
 func (q *Queue) takeOf(s *Source, gives func(*Part) bool, now time.Time) *Claim {
-	first := -1
-	for i, candidate := range q.waiting {
-		if !gives(candidate.part) || !q.soonest(s, candidate, now) {
-			continue
-		}
-		if !candidate.part.putElsewhere(s, now) {
-			first = i
-			break
-		}
-		if first < 0 {
-			first = i
-		}
-	}
-	if first < 0 {
+	most := s.claimBytes(now)
+	i := q.next(s, gives, most, now)
+	if i < 0 {
 		return q.takeOver(s, gives, now)
 	}
-	taken := q.waiting[first]
-	q.waiting = slices.Delete(q.waiting, first, first+1)
+	taken := q.waiting[i].begin(most)
+	if q.waiting[i].first = taken.end; taken.end == q.waiting[i].end {
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+	}
 	return s.claim(taken, now)
 }
 
-// full reports whether enough is asked of a source.
+// next returns which of the waiting ranges a source is to be asked for, or -1. A source that may have all that is before a range come
+// with it begins with the beginnings of parts. It is asked for another range where it is the only one that gives that, or where nothing
+// is known of it otherwise.
+func (q *Queue) next(s *Source, gives func(*Part) bool, most int64, now time.Time) int {
+	other := -1
+	for i, waiting := range q.waiting {
+		switch {
+		case !gives(waiting.part) || !q.soonest(s, waiting.begin(most), now):
+		case waiting.first == 0, s.Gives == Pieces, s.Gives == Whole:
+			return i
+		case other < 0 && !q.leaves(s, waiting, now):
+			other = i
+		}
+	}
+	return other
+}
+
+// leaves reports whether a source leaves a range to one of another kind, as all that is before it would come with it.
+func (q *Queue) leaves(s *Source, r partRange, now time.Time) bool {
+	return s.Gives == Ordered && r.first > 0 && slices.ContainsFunc(q.Sources, func(other *Source) bool {
+		return other.Gives != Ordered && other.able(now) && r.part.serves(other, now)
+	})
+}
+
+// Widen has a claim go on to the end of what waits behind it of its part: its source turned out to give parts whole.
+func (q *Queue) Widen(c *Claim) {
+	i := slices.IndexFunc(q.waiting, func(r partRange) bool { return r.part == c.Part && r.first == c.End })
+	if i < 0 || c.Part.alone {
+		return
+	}
+	c.End = q.waiting[i].end
+	c.most = max(c.most, c.End)
+	q.waiting = slices.Delete(q.waiting, i, i+1)
+}
+
+// claimBytes is how much of a part a source claims at once: what its link carries in claimSeconds, and less in the beginning.
+func (s *Source) claimBytes(now time.Time) int64 {
+	rate, known := s.meter.speed(now)
+	switch {
+	case s.Gives == Whole, s.Gives == Ordered:
+		return math.MaxInt64
+	case !known:
+		return firstClaimed
+	case s.meter.bytes == 0:
+		return int64(rate * beginSeconds * float64(1+len(s.claims)))
+	}
+	return int64(rate * claimSeconds)
+}
+
+// begin is the beginning of a range, of so many bytes and up to the border of a chunk; all of it where one source is to give it all.
+func (r partRange) begin(most int64) partRange {
+	if !r.asked && !r.part.alone && most < r.bytes() {
+		r.end = min((r.first+max(most, 1)+ChunkBytes-1)/ChunkBytes*ChunkBytes, r.end)
+	}
+	return r
+}
+
+// full reports whether enough is asked of a source. What it is asked for first is not to wait for what is asked of it behind that.
 func (q *Queue) full(s *Source, now time.Time) bool {
+	rate, _ := s.meter.speed(now)
+	lasts := min(inFlightSeconds+2*s.RoundTrip.Seconds(), q.secondsLeft(now))
+	if s.meter.bytes == 0 {
+		lasts = 3 * beginSeconds
+	}
 	most := MostClaims
-	if rate, _ := s.meter.speed(now); float64(s.backlog()) >= rate*min(inFlightSeconds, q.secondsLeft(now)) {
+	if float64(s.backlog()) >= rate*lasts {
 		most = usualClaims
 	}
 	return len(s.claims) >= most
@@ -127,33 +193,6 @@ func (q *Queue) Upcoming(s *Source, most int, now time.Time) []*Part {
 	return parts
 }
 
-// Ahead returns the parts that a giver is to put before they are claimed: those that wait for it, as long as they are so
-// many bytes in sum, and one where the first is longer. It tells of no more parts than a giver of known rate is expected to
-// give until all sources are done. No two sources are told the same: each would put what one is asked for.
-// O(waiting ranges * sources).
-func (q *Queue) Ahead(s *Source, bytes int64, now time.Time) []*Part {
-	gives := bytes
-	if rate, known := s.meter.speed(now); known {
-		gives = int64(min(rate*q.secondsLeft(now), float64(q.Total))) - s.backlog() // nobody gives: without end
-	}
-	var parts []*Part
-	for _, waiting := range q.waiting {
-		part := waiting.part
-		if part.putElsewhere(s, now) || !part.serves(s, now) || slices.Contains(parts, part) {
-			continue
-		}
-		if bytes -= part.size(); bytes < 0 && len(parts) > 0 {
-			break
-		}
-		if gives -= part.size(); part.ahead != s && gives < -part.size()/2 {
-			break
-		}
-		part.ahead = s
-		parts = append(parts, part)
-	}
-	return parts
-}
-
 // soonest reports whether no other source is expected to finish a range before s would, while all sources share the
 // rest of the queue. A source of unknown rate is tried.
 func (q *Queue) soonest(s *Source, candidate partRange, now time.Time) bool {
@@ -173,7 +212,8 @@ func (q *Queue) soonest(s *Source, candidate partRange, now time.Time) bool {
 	ends := float64(s.backlog()+candidate.bytes()) / mine
 	for _, other := range q.Sources {
 		rate, known := other.meter.speed(now)
-		if other == s || !known || !other.able(now) || !candidate.part.serves(other, now) {
+		if other == s || !known || !other.able(now) || !candidate.part.serves(other, now) ||
+			q.leaves(other, candidate, now) {
 			continue
 		}
 		if float64(other.backlog()+candidate.bytes())/rate+float64(rest)/all < ends {
@@ -184,10 +224,11 @@ func (q *Queue) soonest(s *Source, candidate partRange, now time.Time) bool {
 }
 
 // takeOver gives a source the tail of a slower one's claim, so that both end at the same time. A source that stalled
-// last takes over nothing: its rate is from before that. A source that did not have a part may not have it yet.
+// last takes over nothing: its rate is from before that. A source that did not have a part may not have it yet. One that would have
+// all come that is before a tail takes over none.
 func (q *Queue) takeOver(s *Source, gives func(*Part) bool, now time.Time) *Claim {
 	mine, known := s.meter.speed(now)
-	if !known || s.strikes > 0 {
+	if !known || s.strikes > 0 || s.Gives == Ordered {
 		return nil
 	}
 	mine /= float64(len(s.claims) + 1)
@@ -238,14 +279,14 @@ func (c *Claim) tail(theirs, mine float64) partRange {
 	}
 	keeps := int64(float64(c.End-c.Next) * theirs / (theirs + mine))
 	from := min((c.Next+keeps+ChunkBytes-1)/ChunkBytes*ChunkBytes, (c.End-1)/ChunkBytes*ChunkBytes)
-	return partRange{c.Part, max(from, first), c.End}
+	return partRange{part: c.Part, first: max(from, first), end: c.End}
 }
 
 // Ask returns the offset of the next chunk to ask a claim's source for. It returns false where what is on its way keeps
 // the link busy for a round trip and more, or until all sources together are done: another source may take over what
 // was not asked for. Each claim awaits something.
-func (q *Queue) Ask(c *Claim, roundTrip time.Duration, now time.Time) (offset int64, wanted bool) {
-	enough := int64(firstAsked)
+func (q *Queue) Ask(c *Claim, now time.Time) (offset int64, wanted bool) {
+	enough, roundTrip := int64(firstAsked), c.Source.RoundTrip
 	if rate, known := c.Source.meter.speed(now); known {
 		beyond := min(askedSeconds, askedBytes/rate, max(0, q.secondsLeft(now)-roundTrip.Seconds()))
 		enough = int64(rate * (roundTrip.Seconds() + beyond))
@@ -347,7 +388,7 @@ func (q *Queue) Release(c *Claim, now time.Time) {
 		c.Part.reset()
 		q.giveBack(c.Part.whole())
 	default:
-		q.giveBack(partRange{c.Part, c.Next, c.End})
+		q.giveBack(partRange{c.Part, c.Next, c.End, true})
 	}
 }
 

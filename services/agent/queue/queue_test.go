@@ -150,24 +150,88 @@ func TestTwoIdleSourcesDoNotTakeTheLastChunkFromEachOther(t *testing.T) {
 	}
 }
 
-func TestOneSourceIsAskedForTwoPartsAtATime(t *testing.T) {
+func TestOneSourceIsAskedForTwoClaimsAtATime(t *testing.T) {
 	s := simulate(5, 100e6)
+	s.claim(Pieces)
 	s.step()
-	if claims := s.queue.Sources[0].claims; len(claims) != usualClaims || claims[0].Part == claims[1].Part {
+	if claims := s.queue.Sources[0].claims; len(claims) != usualClaims || claims[0].End != claims[1].Next {
 		t.Errorf("%d claims", len(claims))
 	}
 }
 
 // When two parts of four MiB end together, a link of 400 MB/s would run dry for a round trip.
-func TestAFastSourceIsAskedForMoreThanTwoParts(t *testing.T) {
+func TestAFastSourceIsAskedForMoreThanTwoClaims(t *testing.T) {
 	for rate, claims := range map[float64]int{10e6: 2, 50e6: 3, 400e6: MostClaims} {
 		s := simulate(9, rate)
-		s.queue.Sources[0].meter.planned = rate
+		s.begun(rate)
 		for s.queue.Take(s.queue.Sources[0], s.now) != nil {
 		}
 		if got := len(s.queue.Sources[0].claims); got != claims {
-			t.Errorf("at %.0f bytes/s %d parts are asked for, expected %d", rate, got, claims)
+			t.Errorf("at %.0f bytes/s there are %d claims, expected %d", rate, got, claims)
 		}
+	}
+}
+
+// begun has the first source have given something already, at a rate.
+func (s *simulation) begun(rate float64) {
+	s.queue.Sources[0].meter.planned, s.queue.Sources[0].meter.bytes = rate, 1
+}
+
+// A giver sends nothing of a claim before it has put all of it, and what is put for a source that ends late is put for nothing.
+func TestASourceClaimsWhatItsLinkCarriesInAWhile(t *testing.T) {
+	for name, wanted := range map[string]struct {
+		rate   float64
+		begins bool
+		whole  bool
+		parts  int
+		chunks int64
+	}{
+		"of unknown rate":             {0, true, false, 9, 4},
+		"as its first":                {30e6, true, false, 9, 2},
+		"later":                       {8e6, false, false, 9, 4},
+		"less than a chunk":           {1, false, false, 9, 1},
+		"a part at most":              {100e6, false, false, 9, 8},
+		"where parts are given whole": {8e6, false, true, 9, 8},
+	} {
+		s := simulate(wanted.parts, wanted.rate)
+		source := s.queue.Sources[0]
+		if source.meter.planned = wanted.rate; !wanted.begins {
+			s.begun(wanted.rate)
+		}
+		if wanted.whole {
+			source.Gives = Whole
+		}
+		c := s.queue.Take(source, s.now)
+		first, end := c.Piece()
+		if first != 0 || end != c.End || end != wanted.chunks*ChunkBytes {
+			t.Errorf("%s: it claims [%d, %d), expected %d chunks", name, first, end, wanted.chunks)
+		}
+	}
+}
+
+// A piece that its giver had no room for keeps its turn there by its name.
+func TestWhatWasAskedForIsAskedForAgainAsItWas(t *testing.T) {
+	s := simulate(3, 0)
+	source := s.queue.Sources[0]
+	claimed := s.queue.Take(source, s.now)
+	s.queue.Absent(claimed, s.now)
+	s.begun(1)
+	again := s.queue.Take(source, s.now.Add(absentLongest))
+	if again == nil || again.Part != claimed.Part || again.Next != claimed.Next || again.End != claimed.End {
+		t.Errorf("%+v was asked for, and now %+v", claimed, again)
+	}
+}
+
+// A giver puts for a claim what that began with.
+func TestATailIsNoPartOfAClaimThatBeganWithLess(t *testing.T) {
+	s := simulate(1, 0, 0)
+	first, second := s.queue.Take(s.queue.Sources[0], s.now), s.queue.Take(s.queue.Sources[1], s.now)
+	s.queue.Absent(second, s.now)
+	if _, end := first.Piece(); first.End > end {
+		t.Errorf("a claim of [0, %d) goes on to %d", end, first.End)
+	}
+	if taken := s.queue.Take(s.queue.Sources[1], s.now.Add(absentLongest)); taken == nil || taken.Next != second.Next {
+		t.Errorf("%+v was given back, and %+v is taken", second, taken)
 	}
 }
 
@@ -336,6 +400,7 @@ func TestASourceThatWasFrozenOnceGivesItsShareAgain(t *testing.T) {
 func TestWhoIsDoneWithItsShareRelievesOthersBeforeItIsASpare(t *testing.T) {
 	s := simulate(2, 100e6, 10e6)
 	fast, slow := s.queue.Sources[0], s.queue.Sources[1]
+	slow.Gives = Whole
 	for _, waiting := range s.queue.waiting {
 		waiting.part.waits[fast] = wait{until: s.now.Add(spareWait), spare: true}
 	}

@@ -5,14 +5,27 @@ import "time"
 // corruptOut is after how many corrupt parts a source is asked for nothing more.
 const corruptOut = 2
 
+// Giving is how a source gives a range of a part.
+type Giving int
+
+// Kinds of sources, as they turn out.
+const (
+	Untold  Giving = iota // it did not give anything yet, and may be any of these
+	Pieces                // a range is to be had by itself
+	Whole                 // parts lie there whole, and are claimed so
+	Ordered               // the same, and nobody knows where chunks lie: all that is before a range comes with it
+)
+
 // Source is a store to fetch from, as the queue sees it.
 type Source struct {
 	Name      string
-	Connected bool  // the caller says so
-	GivenUp   bool  // what it was asked for is asked of others: the caller is to make its connection anew
-	Duplicate int64 // bytes that came although they were there, or not wanted any more
-	Corrupt   int   // parts
-	Stalled   int   // times
+	Connected bool          // the caller says so
+	Gives     Giving        // the caller says so
+	GivenUp   bool          // what it was asked for is asked of others: the caller is to make its connection anew
+	Duplicate int64         // bytes that came although they were there, or not wanted any more
+	Corrupt   int           // parts
+	Stalled   int           // times
+	RoundTrip time.Duration // of its connection, as the caller measured it
 
 	meter   meter
 	claims  []*Claim
@@ -34,6 +47,9 @@ func (s *Source) Failing() bool { return s.strikes > 0 }
 
 // Busy reports whether a source is asked for something.
 func (s *Source) Busy() bool { return len(s.claims) > 0 }
+
+// Rests reports whether nothing is on its way from a source.
+func (s *Source) Rests() bool { return s.asked == 0 }
 
 // Bytes is how many came of a source.
 func (s *Source) Bytes() int64 { return s.meter.bytes }
@@ -72,7 +88,9 @@ func (s *Source) backlog() int64 {
 
 func (s *Source) claim(taken partRange, now time.Time) *Claim {
 	asked := taken.first / ChunkBytes * ChunkBytes
-	c := &Claim{Part: taken.part, Source: s, Next: taken.first, End: taken.end, asked: asked}
+	c := &Claim{
+		Part: taken.part, Source: s, Next: taken.first, End: taken.end, first: taken.first, most: taken.end, asked: asked,
+	}
 	s.claims = append(s.claims, c)
 	s.meter.start(now)
 	return c

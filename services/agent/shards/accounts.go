@@ -32,7 +32,7 @@ const (
 
 // accounts of a store's server. Readers have one of their own, in which no stream listens and no JetStream is: what the
 // bucket answers comes there, whatever subject they name for it, and never into the bucket. They reach nothing but four
-// services, of which three learn whose request it is.
+// services, of which three learn whose request it is. What a giver has its bucket send unasked comes from below "pushed".
 //
 // An answer is one message. The server forgets who asked once it has passed that on; of those who warm their connections, at
 // the empty message that ends it.
@@ -45,6 +45,7 @@ accounts {
       { service: "shards.want.%[1]s", response_type: "singleton", accounts: [ READS ] }
       { service: "shards.have.%[1]s", response_type: "singleton", accounts: [ READS ] }
       { service: "shards.warm.%[1]s", response_type: "stream", accounts: [ READS ] }
+      { stream: "pushed.*.*.*", accounts: [ READS ] }
     ]
   }
   READS {
@@ -54,6 +55,7 @@ accounts {
       { service: { account: GIVES, subject: "shards.want.%[1]s" }, share: true }
       { service: { account: GIVES, subject: "shards.have.%[1]s" }, share: true }
       { service: { account: GIVES, subject: "shards.warm.%[1]s" } }
+      { stream: { account: GIVES, subject: "pushed.*.*.*" }, to: "_INBOX.$1.$2.$3" }
     ]
   }
 }

@@ -122,8 +122,9 @@ func TestARecordOfAnotherPartIsNotTakenForThisOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := &pull{from: &source{}, claim: &queue.Claim{Part: queue.NewPart(want.parts[0].Digest, make([]byte, testPart), nil)}}
-	if asked.isOfPart(found.info) {
+	part := queue.NewPart(want.parts[0].Digest, make([]byte, testPart), nil)
+	asked := &pull{from: &source{}, piece: piece{digest: part.Digest}, claim: &queue.Claim{Part: part}}
+	if asked.isOfPiece(found.info) {
 		t.Error("it is believed")
 	}
 }

@@ -45,12 +45,17 @@ func (p *pull) ask() error {
 func (p *pull) next() (offset int64, wanted bool) {
 	p.transfer.mutex.Lock()
 	defer p.transfer.mutex.Unlock()
-	return p.transfer.queue.Ask(p.claim, p.from.roundTrip(), time.Now())
+	return p.transfer.queue.Ask(p.claim, time.Now())
 }
 
 func (p *pull) askChunk(offset int64) (request, error) {
-	asked, err := p.from.askChunk(p.manifest.sequences[offset/chunkBytes])
+	asked, err := p.from.askChunk(p.sequenceAt(offset))
 	return request{answer: asked, first: offset}, err
+}
+
+// sequenceAt is where the chunk at an offset of the part lies, as the manifest says.
+func (p *pull) sequenceAt(offset int64) uint64 {
+	return p.manifest.sequences[(offset-p.piece.first)/chunkBytes]
 }
 
 func (p *pull) askBatch() error {
@@ -99,7 +104,7 @@ func (p *pull) store(chunk *nats.Msg) (err error) {
 	}
 	size, bytes := p.size(), int64(len(chunk.Data))
 	known := p.manifest.sequences != nil
-	if known && (p.sequence != p.manifest.sequences[p.at/chunkBytes] || bytes != min(chunkBytes, size-p.at)) {
+	if known && (p.sequence != p.sequenceAt(p.at) || bytes != min(chunkBytes, size-p.at)) {
 		return errForeign
 	}
 	if bytes > size-p.at {

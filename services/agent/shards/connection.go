@@ -26,9 +26,9 @@ const (
 var errBroken = errors.New("connection lost")
 
 // dial returns a source that looks for its connection until it is closed. It calls changed when the connection comes or
-// goes, and late with bytes that nobody awaits any more. The connection is warmed before it comes, while idle says so.
+// goes, with its round trip, and late with bytes that nobody awaits any more. The connection is warmed before it comes, while idle says so.
 func dial(
-	ctx context.Context, config Source, idle func() bool, changed func(connected bool), late func(bytes int64),
+	ctx context.Context, config Source, idle func() bool, changed func(bool, time.Duration), late func(bytes int64),
 ) (*source, error) {
 	s := &source{
 		bucket: config.Bucket, api: cmp.Or(config.API, "$JS.API"), began: time.Now(), late: late, seal: config.Seal,
@@ -49,10 +49,10 @@ func dial(
 		nats.PingInterval(pingInterval),
 		nats.ConnectHandler(func(conn *nats.Conn) {
 			warm(conn, config.Bucket, warmCount(config.BytesPerSecond), idle)
-			changed(true)
+			changed(true, s.roundTrip())
 		}),
-		nats.ReconnectHandler(func(*nats.Conn) { changed(true) }),
-		nats.DisconnectErrHandler(func(*nats.Conn, error) { changed(false) }),
+		nats.ReconnectHandler(func(*nats.Conn) { changed(true, s.roundTrip()) }),
+		nats.DisconnectErrHandler(func(*nats.Conn, error) { changed(false, s.roundTrip()) }),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { s.refused(err) }),
 	)...)
 	if err != nil {
@@ -163,9 +163,6 @@ func (s *source) lost(broken chan struct{}) {
 	for digest, asked := range s.ahead {
 		delete(s.answers, asked.token)
 		delete(s.ahead, digest)
-		if s.used[digest]--; s.used[digest] == 0 {
-			delete(s.used, digest)
-		}
 	}
 	clear(s.kept)
 }

@@ -13,7 +13,8 @@ import (
 
 // fetch keeps a source busy until the transfer ends.
 func (t *Transfer) fetch(ctx context.Context, config Source, p *queue.Source) error {
-	changed, late := func(connected bool) { t.connected(p, connected) }, func(bytes int64) { t.late(p, bytes) }
+	changed := func(connected bool, roundTrip time.Duration) { t.connected(p, connected, roundTrip) }
+	late := func(bytes int64) { t.late(p, bytes) }
 	from, err := dial(ctx, config, t.idle, changed, late)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", config.Name, err)
@@ -67,9 +68,10 @@ func (t *Transfer) idle() bool {
 	return !t.ended && t.queue.Total == 0
 }
 
-func (t *Transfer) connected(p *queue.Source, connected bool) {
+func (t *Transfer) connected(p *queue.Source, connected bool, roundTrip time.Duration) {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
+	p.RoundTrip = roundTrip
 	p.Connected = connected || t.ended && p.Connected // the end closes connections, which is no news
 	t.wake.Broadcast()
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go"
@@ -11,7 +12,8 @@ import (
 
 func FuzzManifest(f *testing.F) {
 	sum := sha256.Sum256([]byte("part"))
-	whole, err := json.Marshal(newInfo("b", digestOf(sum[:]), chunkID(sum), 3*chunkBytes-1, sum, []uint64{3, 4, 9}))
+	part := piece{digest: digestOf(sum[:])}
+	whole, err := json.Marshal(newInfo("b", part.name(), chunkID(part), 3*chunkBytes-1, sum, []uint64{3, 4, 9}))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -35,6 +37,33 @@ func FuzzManifest(f *testing.F) {
 		back, err := parseManifest(&nats.Msg{Data: text})
 		if err != nil || back == nil || !reflect.DeepEqual(back.sequences, found.sequences) {
 			t.Errorf("%s came back as %+v, %v", text, back, err)
+		}
+	})
+}
+
+// A reader's words of a piece name no other object than the piece's own, and no range beyond its part.
+func FuzzWant(f *testing.F) {
+	f.Add("sha256:0a", 0)
+	f.Add("sha256:0a.0-524288", 524288)
+	f.Add("sha256:0a.524288-524290 1 a.1", 524290)
+	f.Fuzz(func(t *testing.T, said string, size int) {
+		wanted, push, ok := parseWant(said)
+		if !ok {
+			return
+		}
+		if name, _, _ := strings.Cut(said, " "); wanted.name() != name {
+			t.Errorf("%q is taken for %q", said, wanted.name())
+		}
+		if data, has := wanted.of(make([]byte, min(max(size, 0), 4*chunkBytes))); has && len(data) > max(size, 0) {
+			t.Errorf("%q is of %d bytes, of %d", said, len(data), size)
+		}
+		if push.chunks > maxPartBytes/chunkBytes {
+			return // more than any piece has
+		}
+		for _, to := range push.to("_INBOX.name") {
+			if tokens := strings.Split(to, "."); len(tokens) != 4 || tokens[0]+"."+tokens[1] != "pushed.name" || strings.ContainsAny(to, " *>") {
+				t.Errorf("%q has chunks go to %q", said, to)
+			}
 		}
 	})
 }

@@ -16,11 +16,12 @@ import (
 	"github.com/reknit/reknit/services/agent/window"
 )
 
-// The words of a reader to a store, beside the requests that read it. Each bears the digest of a part, and no more.
+// The words of a reader to a store, beside the requests that read it. Each bears the name of a part or of a piece of one.
 //
-//	shards.want.<bucket>  the answer is the record of the part, once it is there, or has the status 404: the store does
-//	                      not give it; or 429: it is to be asked for again, and keeps its turn
-//	shards.have.<bucket>  the reader needs the part no more
+//	shards.want.<bucket>  the answer is the record of the piece, once it is there, or has the status 404: the store does
+//	                      not give it; or 429: it is to be asked for again, and keeps its turn. Behind the name may stand how many
+//	                      chunks are to come with the record, and where to: they come as direct gets answer
+//	shards.have.<bucket>  the reader needs the piece no more
 func wantSubject(bucket string) string { return "shards.want." + bucket }
 func haveSubject(bucket string) string { return "shards.have." + bucket }
 
@@ -28,6 +29,12 @@ const (
 	statusAbsent = "404"
 	statusLater  = "429"
 	statusNobody = "503" // the server's: nobody answers
+)
+
+// An answer with a status tells that the store knows pieces: one of an earlier build has nothing of such a name either.
+const (
+	givesHeader = "Reknit-Gives"
+	givesPieces = "pieces"
 )
 
 // pendingWants bounds what readers have said and the store has not heard yet.
@@ -47,14 +54,20 @@ type gives struct {
 	mutex   sync.Mutex
 	window  window.Window
 	offered map[string][]*Offering // by digest
-	puts    map[string]*writing    // that are under way
-	records map[string][]byte      // of the parts that are in the bucket
+	puts    map[string]*writing    // that are under way, by name
+	stored  map[string]stored      // what is in the bucket, by name
 	work    sync.WaitGroup         // puts and removals
 	open    context.Context        // ends with the store
 	end     context.CancelFunc
 }
 
-// writing is a part on its way into the bucket: the offering whose memory is read until done is closed.
+// stored is where a piece lies: its record, and the sequences of its chunks.
+type stored struct {
+	record    []byte
+	sequences []uint64
+}
+
+// writing is a piece on its way into the bucket: the offering whose memory is read until done is closed.
 type writing struct {
 	of     *Offering
 	cancel context.CancelFunc
@@ -64,7 +77,7 @@ type writing struct {
 func newGives() gives {
 	open, end := context.WithCancel(context.Background())
 	return gives{
-		offered: map[string][]*Offering{}, puts: map[string]*writing{}, records: map[string][]byte{}, open: open, end: end,
+		offered: map[string][]*Offering{}, puts: map[string]*writing{}, stored: map[string]stored{}, open: open, end: end,
 	}
 }
 
@@ -95,11 +108,13 @@ func (s *Store) withdraw(offerings []*Offering) (reading []*writing) {
 		s.gives.offered[digest] = left
 		if len(left) == 0 {
 			delete(s.gives.offered, digest)
-			s.gives.window.Withdraw(digest)
+			s.gives.window.Withdraw(func(name string) bool { of, _ := parsePiece(name); return of.digest == digest })
 		}
-		if under := s.gives.puts[digest]; under != nil && under.of == offering {
-			under.cancel()
-			reading = append(reading, under)
+		for _, under := range s.gives.puts {
+			if under.of == offering {
+				under.cancel()
+				reading = append(reading, under)
+			}
 		}
 	}
 	s.step()
@@ -137,33 +152,36 @@ func (s *Store) listen() error {
 }
 
 // readerOf returns the connection that a request came over, of which the server tells, and whose that is: no reader can say that
-// it is another. It reports false where that connection is no more.
-func (s *Store) readerOf(request *nats.Msg) (window.Reader, bool) {
+// it is another. The connection's name is below what it hears. It reports false where that connection is no more.
+func (s *Store) readerOf(request *nats.Msg) (reader window.Reader, name string, there bool) {
 	var info server.ClientInfo
 	if json.Unmarshal([]byte(request.Header.Get(server.ClientInfoHdr)), &info) != nil {
-		return window.Reader{}, false
+		return reader, "", false
 	}
 	connection := s.server.GetClient(info.ID)
 	if connection == nil {
-		return window.Reader{}, false
+		return reader, "", false
 	}
-	return window.Reader{Node: nodeOf(connection), Connection: info.ID}, true
+	return window.Reader{Node: nodeOf(connection), Connection: info.ID}, info.Name, true
 }
 
 func (s *Store) hearWant(request *nats.Msg) {
-	digest, now := string(request.Data), time.Now()
+	now := time.Now()
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
-	offered := s.gives.offered[digest]
-	if len(offered) == 0 {
+	wanted, push, given := s.wantOf(string(request.Data))
+	if !given {
 		s.tell(request.Reply, statusAbsent, nil)
 		return
 	}
-	reader, there := s.readerOf(request)
+	reader, name, there := s.readerOf(request)
 	if !there {
 		return
 	}
-	wanted := window.Want{Reader: reader, Digest: digest, Bytes: int64(len(offered[0].data)), Reply: request.Reply}
+	wanted.Reader, wanted.Reply = reader, request.Reply
+	if inboxName.MatchString(name) {
+		wanted.Chunks = push.to(name)
+	}
 	if !s.gives.window.Want(wanted, now) {
 		s.tell(request.Reply, statusLater, nil)
 		return
@@ -171,10 +189,22 @@ func (s *Store) hearWant(request *nats.Msg) {
 	s.step()
 }
 
+// wantOf returns what is asked for. It reports false where the store gives no such thing. Called with the mutex held.
+func (s *Store) wantOf(said string) (window.Want, push, bool) {
+	of, push, ok := parseWant(said)
+	offered := s.gives.offered[of.digest]
+	if !ok || len(offered) == 0 {
+		return window.Want{}, push, false
+	}
+	data, has := of.of(offered[0].data)
+	size := int64(len(data))
+	return window.Want{Digest: of.name(), Bytes: size}, push, has && push.chunks <= chunksOf(size)
+}
+
 func (s *Store) hearHave(said *nats.Msg) {
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
-	if reader, there := s.readerOf(said); there {
+	if reader, _, there := s.readerOf(said); there {
 		left.leave(copiesOfRead * s.gives.window.Have(reader, string(said.Data)))
 	}
 	s.tell(said.Reply, "", nil) // the server keeps a question that nobody answers for two minutes
@@ -188,7 +218,7 @@ func (s *Store) tell(reply, status string, record []byte) {
 	}
 	answer := &nats.Msg{Subject: reply, Data: record}
 	if status != "" {
-		answer.Header = nats.Header{"Status": {status}}
+		answer.Header = nats.Header{"Status": {status}, givesHeader: {givesPieces}}
 	}
 	if err := s.conn.PublishMsg(answer); err != nil {
 		slog.Debug("a reader is not answered", "bucket", s.bucket, "error", err)
@@ -207,7 +237,7 @@ func (s *Store) step() {
 		case window.Remove:
 			s.gives.work.Go(func() { s.remove(task.Digest) })
 		case window.Tell:
-			s.tell(task.Reply, "", s.gives.records[task.Digest])
+			s.give(task)
 		case window.Later:
 			s.tell(task.Reply, statusLater, nil)
 		case window.Refuse:
@@ -216,43 +246,58 @@ func (s *Store) step() {
 	}
 }
 
+// give tells where a piece lies, and has the bucket answer with its first chunks as if the reader had asked for them itself, a round
+// trip later. Called with the mutex held.
+func (s *Store) give(task window.Task) {
+	lies := s.gives.stored[task.Digest]
+	s.tell(task.Reply, "", lies.record)
+	for i, to := range task.Chunks {
+		if err := s.conn.PublishRequest(direct("$JS.API", s.bucket), to, chunkAt(lies.sequences[i])); err != nil {
+			slog.Debug("a reader is not sent a chunk", "bucket", s.bucket, "error", err)
+			return
+		}
+	}
+}
+
 // beginPut is called with the mutex held, for a part that somebody offers: none that is withdrawn is wanted.
-func (s *Store) beginPut(digest string) {
+func (s *Store) beginPut(name string) {
 	ctx, cancel := context.WithCancel(s.gives.open)
-	under := &writing{of: s.gives.offered[digest][0], cancel: cancel, done: make(chan struct{})}
-	s.gives.puts[digest] = under
+	of, _ := parsePiece(name)
+	under := &writing{of: s.gives.offered[of.digest][0], cancel: cancel, done: make(chan struct{})}
+	s.gives.puts[name] = under
 	s.gives.work.Go(func() {
-		sent, err := s.send(ctx, digest, under.of.data)
+		data, _ := of.of(under.of.data)
+		sent, err := s.send(ctx, of, data)
 		cancel()
 		close(under.done)
-		record, err := s.settle(sent, err)
-		s.endPut(digest, int64(sent.size), record, err)
+		stored, err := s.settle(sent, err)
+		s.endPut(name, int64(sent.size), stored, err)
 	})
 }
 
-func (s *Store) endPut(digest string, bytes int64, record []byte, err error) {
+func (s *Store) endPut(name string, bytes int64, stored stored, err error) {
 	if err != nil && !errors.Is(err, context.Canceled) {
-		slog.Warn("a part that is wanted cannot be put", "bucket", s.bucket, "digest", digest, "error", err)
+		slog.Warn("a part that is wanted cannot be put", "bucket", s.bucket, "part", name, "error", err)
 	}
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
-	delete(s.gives.puts, digest)
+	delete(s.gives.puts, name)
 	if err != nil {
-		s.gives.window.Failed(digest)
+		s.gives.window.Failed(name)
 	} else {
-		s.gives.records[digest] = record
-		s.gives.window.Stored(digest)
+		s.gives.stored[name] = stored
+		s.gives.window.Stored(name)
 	}
 	left.leave(copiesOfPut * bytes)
 	s.step()
 }
 
-func (s *Store) remove(digest string) {
-	s.unstore(digest)
+func (s *Store) remove(name string) {
+	s.unstore(name)
 	s.gives.mutex.Lock()
 	defer s.gives.mutex.Unlock()
-	delete(s.gives.records, digest)
-	s.gives.window.Removed(digest)
+	delete(s.gives.stored, name)
+	s.gives.window.Removed(name)
 	s.step()
 }
 

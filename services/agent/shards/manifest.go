@@ -34,10 +34,7 @@ func metaSubject(bucket, name string) string {
 func chunkSubject(bucket, id string) string { return "$O." + bucket + ".C." + id }
 
 // chunkID is unique for each put, so that two writers of one content never mix their chunks.
-func chunkID(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + "." + nuid.Next() }
-
-// chunksOfSum is where all writers of one content put their chunks.
-func chunksOfSum(sum [sha256.Size]byte) string { return hex.EncodeToString(sum[:]) + ".*" }
+func chunkID(of piece) string { return of.chunks() + "." + nuid.Next() }
 
 // manifest is what a store says of a part.
 type manifest struct {
@@ -46,11 +43,11 @@ type manifest struct {
 }
 
 // newInfo returns the manifest of content whose chunks are stored.
-func newInfo(bucket, digest, id string, size int, sum [sha256.Size]byte, sequences []uint64) jetstream.ObjectInfo {
+func newInfo(bucket, name, id string, size int, sum [sha256.Size]byte, sequences []uint64) jetstream.ObjectInfo {
 	listed, _ := json.Marshal(sequences) // numbers never fail
 	return jetstream.ObjectInfo{
 		ObjectMeta: jetstream.ObjectMeta{
-			Name: digest, Metadata: map[string]string{sequencesKey: string(listed)},
+			Name: name, Metadata: map[string]string{sequencesKey: string(listed)},
 			Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunkBytes},
 		},
 		Bucket: bucket, NUID: id, Size: uint64(size), Chunks: uint32(len(sequences)),

@@ -25,23 +25,26 @@ const (
 	purgePause   = 250 * time.Millisecond // before a purge that failed is tried again
 )
 
-// put is a part on its way into the bucket.
+// put is a piece on its way into the bucket.
 type put struct {
-	digest string
-	sum    [sha256.Size]byte
-	id     string // of its chunks
-	size   int
-	acks   []jetstream.PubAckFuture // of the chunks
+	piece piece
+	sum   [sha256.Size]byte
+	id    string // of its chunks
+	size  int
+	acks  []jetstream.PubAckFuture // of the chunks
 }
 
-// send begins to write a part into the bucket as the library's Put does, but that it hashes nothing: the digest is known, and hashing
-// is most of what a put costs. The memory is not read any more when it returns.
-func (s *Store) send(ctx context.Context, digest string, data []byte) (sent put, err error) {
-	sum, err := sumOf(digest)
+// send begins to write a piece into the bucket as the library's Put does, but that it does not hash a whole part: the digest is known, and
+// hashing is most of what a put costs. The memory is not read any more when it returns.
+func (s *Store) send(ctx context.Context, of piece, data []byte) (sent put, err error) {
+	sum, err := sumOf(of.digest)
 	if err != nil {
 		return sent, fmt.Errorf("digest: %w", err)
 	}
-	sent = put{digest: digest, sum: sum, id: chunkID(sum), size: len(data)}
+	if !of.whole() {
+		sum = sha256.Sum256(data)
+	}
+	sent = put{piece: of, sum: sum, id: chunkID(of), size: len(data)}
 	for chunk := range slices.Chunk(data, chunkBytes) {
 		var future jetstream.PubAckFuture
 		if future, err = s.publishChunk(ctx, &nats.Msg{Subject: chunkSubject(s.bucket, sent.id), Data: chunk}); err != nil {
@@ -54,7 +57,7 @@ func (s *Store) send(ctx context.Context, digest string, data []byte) (sent put,
 
 // settle waits until every chunk is stored or refused, for one stored behind the purge would stay: until the store is closed, or
 // ackTimeout is over. Unless the put failed it stores the record, and returns that.
-func (s *Store) settle(sent put, failed error) (record []byte, err error) {
+func (s *Store) settle(sent put, failed error) (stored stored, err error) {
 	var sequences []uint64
 	for _, chunk := range sent.acks {
 		select {
@@ -63,38 +66,37 @@ func (s *Store) settle(sent put, failed error) (record []byte, err error) {
 		case refused := <-chunk.Err():
 			failed = cmp.Or(failed, refused)
 		case <-s.gives.open.Done():
-			return nil, s.gives.open.Err()
+			return stored, s.gives.open.Err()
 		}
 	}
 	if failed != nil {
-		return nil, failed
+		return stored, failed
 	}
-	record, err = json.Marshal(newInfo(s.bucket, sent.digest, sent.id, sent.size, sent.sum, sequences))
+	name := sent.piece.name()
+	record, err := json.Marshal(newInfo(s.bucket, name, sent.id, sent.size, sent.sum, sequences))
 	if err != nil {
-		return nil, err
+		return stored, err
 	}
 	ctx, cancel := context.WithTimeout(s.gives.open, ackTimeout)
 	defer cancel()
-	_, err = s.js.Publish(ctx, metaSubject(s.bucket, sent.digest), record)
-	return record, err
+	_, err = s.js.Publish(ctx, metaSubject(s.bucket, name), record)
+	stored.record, stored.sequences = record, sequences
+	return stored, err
 }
 
-// unstore removes a part, its record first, and what is there of puts of it that failed. It tries until it holds, or the store is closed.
-func (s *Store) unstore(digest string) {
-	sum, err := sumOf(digest)
-	if err != nil {
-		return // nothing of it was put
-	}
+// unstore removes a piece, its record first, and what is there of puts of it that failed. It tries until it holds, or the store is closed.
+func (s *Store) unstore(name string) {
+	of, _ := parsePiece(name)
 	for warned := false; s.gives.open.Err() == nil; warned = true {
-		err := s.purge(metaSubject(s.bucket, digest))
+		err := s.purge(metaSubject(s.bucket, name))
 		if err == nil {
-			err = s.purge(chunkSubject(s.bucket, chunksOfSum(sum)))
+			err = s.purge(chunkSubject(s.bucket, of.chunks()+".*"))
 		}
 		if err == nil {
 			return
 		}
 		if !warned && s.gives.open.Err() == nil {
-			slog.Warn("a part that was given cannot be removed yet", "bucket", s.bucket, "digest", digest, "error", err)
+			slog.Warn("a part that was given cannot be removed yet", "bucket", s.bucket, "part", name, "error", err)
 		}
 		select {
 		case <-time.After(purgePause):

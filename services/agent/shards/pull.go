@@ -11,12 +11,9 @@ import (
 	"github.com/reknit/reknit/services/agent/queue"
 )
 
-// manifestsAhead is how many parts' manifests are asked for before the parts are: other sources take most of them. For a
-// giver, which puts the parts then, they are those of so many bytes: with four claims that is 48 MiB of its window.
-const (
-	manifestsAhead = 16
-	aheadBytes     = 16 << 20
-)
+// manifestsAhead is how many parts' manifests are asked for before the parts are, of a bucket in which they lie: other sources take
+// most of them.
+const manifestsAhead = 16
 
 // patientTurns is for how many stalls a message may wait behind others' bytes, while those come: 4 MiB that another
 // claim asked for take so long over a link of 1.1 Mbit/s.
@@ -30,49 +27,111 @@ var (
 	errNobody  = errors.New("the source puts no parts")
 )
 
-// pull fetches what is claimed of a source, chunk by chunk, by the part's manifest.
+// pull fetches what is claimed of a source, chunk by chunk, by the manifest of the object in which that lies.
 type pull struct {
 	transfer *Transfer
 	from     *source
 	claim    *queue.Claim
+	piece    piece // that the object is
+	plain    bool  // asked for as an earlier build understands it
 	manifest *manifest
 	asked    []request
 	at       int64  // offset of the next message in the part
 	sequence uint64 // of the last message in the stream
 }
 
-// run returns when all that is claimed is there or was taken over, or when the source failed.
-func (p *pull) run(ctx context.Context) (err error) {
-	digest := p.claim.Part.Digest
-	p.from.use(digest)
+// run returns when all that is claimed is there or was taken over, or when the source failed. A source of which nothing is known yet may
+// put no parts, or none but whole ones.
+func (p *pull) run(ctx context.Context) error {
+	known := p.from.known()
+	p.piece = piece{digest: p.claim.Part.Digest}
+	if known == keeps || known == putsWhole {
+		p.widen()
+	} else if p.split() {
+		p.piece.first, p.piece.end = p.claim.Piece()
+	}
+	err := p.attempt(ctx)
+	switch {
+	case errors.Is(err, errNobody):
+		p.from.learn(keeps)
+		p.widen()
+	case errors.Is(err, errAbsent) && p.from.known() == unknown:
+	default:
+		return err
+	}
+	p.whole()
+	return p.attempt(ctx)
+}
+
+// whole has a claim come out of the whole part.
+func (p *pull) whole() {
+	p.piece, p.plain = piece{digest: p.claim.Part.Digest}, true
+	p.reask()
+}
+
+// widen has the source give a part that lies there whole: it was claimed a piece of before that was known.
+func (p *pull) widen() {
+	t := p.transfer
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	if p.claim.Source.Gives == queue.Untold {
+		p.claim.Source.Gives = queue.Whole
+	}
+	t.queue.Widen(p.claim)
+}
+
+func (p *pull) attempt(ctx context.Context) (err error) {
+	name := p.piece.name()
+	p.from.use(name)
 	defer func() {
 		if errors.Is(err, errLater) {
-			p.from.stay(p.claim.Part)
+			p.from.stay(name, p.claim.Part)
 		} else {
-			p.from.leave(digest)
+			p.from.leave(name)
 		}
 	}()
 	defer p.forget()
-	p.manifest, err = p.find(ctx)
-	if errors.Is(err, errNobody) {
-		p.from.learn(keeps)
-		p.manifest, err = p.find(ctx)
-	}
-	if errors.Is(err, errLater) {
-		p.from.keepAhead(nil) // what is there for later takes the room
-	}
-	if err != nil {
+	if p.manifest, err = p.find(ctx); err != nil {
 		return err
 	}
-	if !p.isOfPart(p.manifest.info) {
+	p.learn()
+	if !p.isOfPiece(p.manifest.info) {
 		return errForeign
 	}
 	return p.read(ctx)
 }
 
-// isOfPart reports whether a record is the part's own.
-func (p *pull) isOfPart(info jetstream.ObjectInfo) bool {
-	return info.Name == p.from.seal.Name(p.claim.Part.Digest) && info.Size == uint64(len(p.claim.Part.Bytes))
+// learn notes what a source does that has what it was asked for.
+func (p *pull) learn() {
+	switch {
+	case p.plain:
+		p.from.learn(putsWhole)
+	case !p.piece.whole() || len(p.asked) > 0:
+		p.from.learn(puts)
+	}
+	gives := map[kind]queue.Giving{puts: queue.Pieces, putsWhole: queue.Whole, keeps: queue.Whole}[p.from.known()]
+	if p.manifest.sequences == nil {
+		gives = queue.Ordered
+	}
+	t := p.transfer
+	t.mutex.Lock()
+	defer t.mutex.Unlock()
+	p.claim.Source.Gives = gives
+}
+
+// split reports whether a claim is a piece of its part.
+func (p *pull) split() bool {
+	first, end := p.claim.Piece()
+	return end-first < p.size()
+}
+
+// isOfPiece reports whether a record is the piece's own.
+func (p *pull) isOfPiece(info jetstream.ObjectInfo) bool {
+	size := p.size()
+	if !p.piece.whole() {
+		size = p.piece.end - p.piece.first
+	}
+	return info.Name == p.from.seal.Name(p.piece.name()) && info.Size == uint64(size)
 }
 
 // reask forgets what was asked for: it is asked for in another way.
@@ -114,18 +173,53 @@ func (p *pull) read(ctx context.Context) error {
 	}
 }
 
-// find returns the part's manifest, and asks for the manifests of the parts behind it: asked for later, they would come
-// behind the bytes of the other parts in flight, and the link would run dry meanwhile.
+// find returns the manifest. Of a bucket in which parts lie it also asks for the manifests of the parts behind: asked for later, they
+// would come behind the bytes of the other parts in flight, and the link would run dry meanwhile.
 func (p *pull) find(ctx context.Context) (*manifest, error) {
-	digest := p.claim.Part.Digest
-	if asked := p.from.takeManifest(digest); asked != nil {
-		defer p.from.leave(digest)
+	if !p.from.puts() {
+		return p.findStored(ctx)
+	}
+	asked, err := p.askPut()
+	if err != nil {
+		return nil, err
+	}
+	return p.awaitManifest(ctx, asked)
+}
+
+// askPut asks a giver for the manifest, and for the first chunks with it: they come a round trip earlier so. Where the giver has no room
+// that is asked only while nothing is on its way: the chunks of other claims would be asked for one by one meanwhile.
+func (p *pull) askPut() (*answer, error) {
+	if p.plain || p.from.known() == putsWhole || p.from.crowded.Load() && !p.rests() {
+		return p.from.askManifest(p.piece)
+	}
+	var offsets []int64
+	for offset, wanted := p.next(); wanted; offset, wanted = p.next() {
+		offsets = append(offsets, offset)
+	}
+	if len(offsets) == 0 { // another source took the claim over meanwhile
+		return p.from.askManifest(p.piece)
+	}
+	asked, pushed, err := p.from.askPiece(p.piece, len(offsets))
+	for i, awaited := range pushed {
+		p.asked = append(p.asked, request{answer: awaited, first: offsets[i]})
+	}
+	return asked, err
+}
+
+func (p *pull) rests() bool {
+	p.transfer.mutex.Lock()
+	defer p.transfer.mutex.Unlock()
+	return p.claim.Source.Rests()
+}
+
+func (p *pull) findStored(ctx context.Context) (*manifest, error) {
+	if asked := p.from.takeManifest(p.piece.digest); asked != nil {
 		p.askAhead()
-		if found, err := p.awaitManifest(ctx, asked); !errors.Is(err, errAbsent) && !errors.Is(err, errLater) { // it may have come since
+		if found, err := p.awaitManifest(ctx, asked); !errors.Is(err, errAbsent) { // it may have come since
 			return found, err
 		}
 	}
-	asked, err := p.from.askManifest(digest)
+	asked, err := p.from.askManifest(p.piece)
 	if err != nil {
 		return nil, err
 	}
@@ -133,16 +227,11 @@ func (p *pull) find(ctx context.Context) (*manifest, error) {
 	return p.awaitManifest(ctx, asked)
 }
 
-// askAhead asks a giver for as much as it may put ahead, and a bucket where parts lie for many manifests.
+// askAhead asks for the manifests of the parts behind.
 func (p *pull) askAhead() {
 	t := p.transfer
 	t.mutex.Lock()
-	var parts []*queue.Part
-	if p.from.puts() {
-		parts = t.queue.Ahead(p.claim.Source, aheadBytes, time.Now())
-	} else {
-		parts = t.queue.Upcoming(p.claim.Source, manifestsAhead, time.Now())
-	}
+	parts := t.queue.Upcoming(p.claim.Source, manifestsAhead, time.Now())
 	t.mutex.Unlock()
 	var digests []string
 	for _, part := range parts {
@@ -163,13 +252,16 @@ func (p *pull) awaitManifest(ctx context.Context, asked *answer) (*manifest, err
 		return nil, err
 	}
 	if p.from.puts() {
+		if message.Header.Get(givesHeader) == givesPieces {
+			p.from.learn(puts)
+		}
+		p.from.crowded.Store(message.Header.Get("Status") == statusLater)
 		switch message.Header.Get("Status") {
 		case statusNobody:
 			return nil, errNobody
 		case statusLater:
 			return nil, errLater
 		}
-		p.from.learn(puts)
 	}
 	found, err := parseManifest(message)
 	if err == nil && found == nil {

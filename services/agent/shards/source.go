@@ -28,28 +28,31 @@ type source struct {
 	late   func(bytes int64)
 	seal   seal.Key
 
+	crowded atomic.Bool // the giver had no room for a piece when it was asked last
+
 	began time.Time
 	heard atomic.Int64 // when the last byte came, in nanoseconds from then on
 
 	mutex   sync.Mutex
 	answers map[string]*answer // by the last token of their subject
-	ahead   map[string]*answer // of manifests that will be read later, by digest
+	ahead   map[string]*answer // of manifests of parts that will be read later, by digest
 	token   uint64
 	present *hearing
 	broken  chan struct{} // closed when the present connection is lost
 	trip    time.Duration
 	kind    kind
-	used    map[string]int         // claims and manifests asked for ahead, by digest
-	kept    map[string]*queue.Part // wants that keep their turn with the giver though no claim waits, by digest
+	used    map[string]int         // claims, by the name of their piece
+	kept    map[string]*queue.Part // wants that keep their turn with the giver though no claim waits, by the name of the piece
 }
 
 // kind is what is known of a source.
 type kind int
 
 const (
-	unknown kind = iota
-	puts         // parts into its bucket when they are wanted, as an agent's store
-	keeps        // parts in its bucket, as the hub
+	unknown   kind = iota
+	puts           // pieces of parts into its bucket when they are wanted, as an agent's store
+	putsWhole      // whole parts, as an agent's of an earlier build
+	keeps          // parts in its bucket, as the hub
 )
 
 // answer receives the messages that one request asks for.
@@ -85,15 +88,21 @@ func (s *source) unwanted(message *nats.Msg) {
 // ask sends a request of which at most messages answers are awaited.
 func (s *source) ask(subject string, request []byte, messages int) (*answer, error) {
 	s.mutex.Lock()
-	s.token++
-	asked := &answer{strconv.FormatUint(s.token, 10), make(chan *nats.Msg, messages), s.broken}
-	s.answers[asked.token] = asked
+	asked := s.expect(messages)
 	s.mutex.Unlock()
 	err := s.conn.PublishRequest(subject, s.inbox+asked.token, request)
 	if err != nil {
 		s.forget(asked)
 	}
 	return asked, err
+}
+
+// expect awaits an answer. Called with the mutex held.
+func (s *source) expect(messages int) *answer {
+	s.token++
+	asked := &answer{strconv.FormatUint(s.token, 10), make(chan *nats.Msg, messages), s.broken}
+	s.answers[asked.token] = asked
+	return asked
 }
 
 func (s *source) forget(asked *answer) {
@@ -110,69 +119,85 @@ func (s *source) forget(asked *answer) {
 	}
 }
 
-func (s *source) direct() string { return s.api + ".DIRECT.GET." + streamName(s.bucket) }
+func direct(api, bucket string) string { return api + ".DIRECT.GET." + streamName(bucket) }
 
-// askManifest asks for a digest's manifest: of a giver, which puts the part, or of a bucket in which it lies.
-func (s *source) askManifest(digest string) (*answer, error) {
+func chunkAt(sequence uint64) []byte { return fmt.Appendf(nil, `{"seq":%d}`, sequence) }
+
+func (s *source) direct() string { return direct(s.api, s.bucket) }
+
+// askManifest asks for a piece's manifest: of a giver, which puts the piece, or of a bucket in which the part lies.
+func (s *source) askManifest(of piece) (*answer, error) {
 	if s.puts() {
-		return s.ask(wantSubject(s.bucket), []byte(digest), 1)
+		return s.ask(wantSubject(s.bucket), []byte(of.name()), 1)
 	}
-	return s.ask(s.direct()+"."+metaSubject(s.bucket, s.seal.Name(digest)), nil, 1)
+	return s.ask(s.direct()+"."+metaSubject(s.bucket, s.seal.Name(of.digest)), nil, 1)
 }
 
-// use notes that a claim needs a part.
-func (s *source) use(digest string) {
+// askPiece asks a giver for a piece's manifest and its first chunks.
+func (s *source) askPiece(of piece, chunks int) (asked *answer, pushed []*answer, err error) {
 	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.used[digest]++
-	delete(s.kept, digest)
+	push := push{int64(chunks), s.inbox[strings.LastIndex(s.inbox[:len(s.inbox)-1], ".")+1 : len(s.inbox)-1], s.token + 1}
+	for range chunks {
+		pushed = append(pushed, s.expect(1))
+	}
+	s.mutex.Unlock()
+	asked, err = s.ask(wantSubject(s.bucket), fmt.Append(nil, of.name(), " ", push), 1)
+	return asked, pushed, err
 }
 
-// stay ends a claim's need of a part that the giver has no room for yet: the want keeps its turn until the next claim.
-func (s *source) stay(part *queue.Part) {
+// use notes that a claim needs a piece.
+func (s *source) use(name string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	if s.used[part.Digest]--; s.used[part.Digest] <= 0 {
-		delete(s.used, part.Digest)
-		s.kept[part.Digest] = part
+	s.used[name]++
+	delete(s.kept, name)
+}
+
+// stay ends a claim's need of a piece that the giver has no room for yet: the want keeps its turn until the next claim.
+func (s *source) stay(name string, of *queue.Part) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.used[name]--; s.used[name] <= 0 {
+		delete(s.used, name)
+		s.kept[name] = of
 	}
 }
 
-// unneeded returns the parts whose wants need not be kept any more, once.
-func (s *source) unneeded(needs func(*queue.Part) bool) (digests []string) {
+// unneeded returns the pieces whose wants need not be kept any more, once.
+func (s *source) unneeded(needs func(*queue.Part) bool) (names []string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	for digest, part := range s.kept {
+	for name, part := range s.kept {
 		if !needs(part) {
-			digests = append(digests, digest)
-			delete(s.kept, digest)
+			names = append(names, name)
+			delete(s.kept, name)
 		}
 	}
-	return digests
+	return names
 }
 
-// say tells a giver that parts are needed no more.
+// say tells a giver that pieces are needed no more.
 func (s *source) say(have []string) {
-	for _, digest := range have {
-		_ = s.conn.Publish(haveSubject(s.bucket), []byte(digest)) // a giver that does not hear it removes the part later
+	for _, name := range have {
+		_ = s.conn.Publish(haveSubject(s.bucket), []byte(name)) // a giver that does not hear it removes the piece later
 	}
 }
 
-// leave tells a giver that a part is needed no more, once no claim does.
-func (s *source) leave(digest string) {
+// leave tells a giver that a piece is needed no more, once no claim does.
+func (s *source) leave(name string) {
 	s.mutex.Lock()
-	s.used[digest]--
-	needed := s.used[digest] > 0
+	s.used[name]--
+	needed := s.used[name] > 0
 	if !needed {
-		delete(s.used, digest)
+		delete(s.used, name)
 	}
 	s.mutex.Unlock()
 	if !needed && s.puts() {
-		s.say([]string{digest})
+		s.say([]string{name})
 	}
 }
 
-// askManifestAhead asks for a manifest that takeManifest will hand out.
+// askManifestAhead asks for a part's manifest that takeManifest will hand out.
 func (s *source) askManifestAhead(digest string) error {
 	s.mutex.Lock()
 	there := s.ahead[digest] != nil
@@ -180,15 +205,13 @@ func (s *source) askManifestAhead(digest string) error {
 	if there {
 		return nil
 	}
-	asked, err := s.askManifest(digest)
+	asked, err := s.askManifest(piece{digest: digest})
 	if err != nil {
 		return err
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.ahead[digest] = asked
-	s.used[digest]++
-	delete(s.kept, digest)
 	return nil
 }
 
@@ -205,7 +228,6 @@ func (s *source) keepAhead(digests []string) {
 	for _, digest := range dropped {
 		if asked := s.takeManifest(digest); asked != nil {
 			s.forget(asked)
-			s.leave(digest)
 		}
 	}
 }
@@ -220,13 +242,15 @@ func (s *source) takeManifest(digest string) *answer {
 }
 
 // puts reports whether a source puts parts into its bucket when they are wanted, as far as is known.
-func (s *source) puts() bool {
+func (s *source) puts() bool { return s.known() != keeps }
+
+func (s *source) known() kind {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.kind != keeps
+	return s.kind
 }
 
-// learn notes whether the source puts parts. A source that did once can.
+// learn notes what a source does. A source that did once can.
 func (s *source) learn(known kind) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -237,7 +261,7 @@ func (s *source) learn(known kind) {
 
 // askChunk asks for the chunk at a sequence; the answer is one message, with a status where there is none.
 func (s *source) askChunk(sequence uint64) (*answer, error) {
-	return s.ask(s.direct(), fmt.Appendf(nil, `{"seq":%d}`, sequence), 1)
+	return s.ask(s.direct(), chunkAt(sequence), 1)
 }
 
 // askChunks asks for chunks from a sequence on; the answer ends with a message that has a status.

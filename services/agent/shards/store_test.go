@@ -18,13 +18,21 @@ import (
 	"github.com/reknit/reknit/shared/embedded"
 )
 
-func TestATransferReadsWhatTheLibraryPut(t *testing.T) {
-	hub, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+// hub is a server with the bucket "hub", into which the library puts.
+type hub struct {
+	url     string
+	js      jetstream.JetStream
+	objects jetstream.ObjectStore
+}
+
+func startHub(t *testing.T) hub {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(hub.Shutdown)
-	js, err := jetstream.New(dialAs(t, hub.URL()))
+	t.Cleanup(server.Shutdown)
+	js, err := jetstream.New(dialAs(t, server.URL()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,18 +40,65 @@ func TestATransferReadsWhatTheLibraryPut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, chunk := range []uint32{128 << 10, chunkBytes, 100_000} {
-		want := cut(content(uint64(chunk), testPart+777))
-		for _, part := range want.parts {
-			meta := jetstream.ObjectMeta{Name: part.Digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
-			if _, err := objects.Put(within(t), meta, bytes.NewReader(want.data[part.First:part.End])); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, stored := range []bool{false, true} { // it is said, or found out
-			fetch(t, transferFrom(t, Source{Name: "hub", URL: hub.URL(), Bucket: "hub", Stored: stored}), want)
+	return hub{server.URL(), js, objects}
+}
+
+func (h hub) put(t *testing.T, puts layer, chunk uint32) {
+	t.Helper()
+	for _, part := range puts.parts {
+		meta := jetstream.ObjectMeta{Name: part.Digest, Opts: &jetstream.ObjectMetaOptions{ChunkSize: chunk}}
+		if _, err := h.objects.Put(within(t), meta, bytes.NewReader(puts.data[part.First:part.End])); err != nil {
+			t.Fatal(err)
 		}
 	}
+}
+
+func (h hub) source(stored bool) Source {
+	return Source{Name: "hub", URL: h.url, Bucket: "hub", Stored: stored}
+}
+
+func TestATransferReadsWhatTheLibraryPut(t *testing.T) {
+	hub := startHub(t)
+	for _, chunk := range []uint32{128 << 10, chunkBytes, 100_000} {
+		want := cut(content(uint64(chunk), testPart+777))
+		hub.put(t, want, chunk)
+		for _, stored := range []bool{false, true} { // it is said, or found out
+			fetch(t, transferFrom(t, hub.source(stored)), want)
+		}
+	}
+}
+
+// Nobody knows where the library's chunks lie: a claim in the middle of a part has all come that is before it.
+func TestNothingComesTwiceOfWhatTheLibraryPutThoughAReaderClaimsPieces(t *testing.T) {
+	hub, want := startHub(t), cut(content(13, 5*testPart+777))
+	hub.put(t, want, chunkBytes)
+	if progress := fetch(t, transferFrom(t, hub.source(false)), want); progress.Duplicate >= chunkBytes {
+		t.Errorf("%d bytes came twice", progress.Duplicate)
+	}
+}
+
+// An agent of an earlier build puts whole parts, and says of anything else that it does not give it.
+func TestATransferReadsWholePartsOfAGiverThatKnowsNoPieces(t *testing.T) {
+	hub, want := startHub(t), cut(content(12, 5*testPart+777))
+	hub.put(t, want, chunkBytes)
+	stream, err := hub.js.Stream(within(t), streamName("hub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn := dialAs(t, hub.url)
+	if _, err := conn.Subscribe(wantSubject("hub"), func(asked *nats.Msg) {
+		answer := &nats.Msg{Subject: asked.Reply, Header: nats.Header{"Status": {statusAbsent}}}
+		if record, err := stream.GetLastMsgForSubject(within(t), metaSubject("hub", string(asked.Data))); err == nil {
+			answer = &nats.Msg{Subject: asked.Reply, Data: record.Data}
+		}
+		_ = conn.PublishMsg(answer)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	fetch(t, transferFrom(t, hub.source(false)), want)
 }
 
 // Nobody outside may write, make a stream or a consumer, or ask for a message in a way that needs more rights.
@@ -53,7 +108,7 @@ func TestNobodyOutsideWrites(t *testing.T) {
 		"$O.shards-n1.C.x", "$O.shards-n1.M.x", "$JS.API.STREAM.PURGE.OBJ_shards-n1", "$JS.API.STREAM.DELETE.OBJ_shards-n1",
 		"$JS.API.STREAM.CREATE.other", "$JS.API.STREAM.MSG.DELETE.OBJ_shards-n1", "$JS.API.STREAM.INFO.OBJ_shards-n1",
 		"$JS.API.CONSUMER.CREATE.OBJ_shards-n1", "$JS.API.CONSUMER.DURABLE.CREATE.OBJ_shards-n1.x",
-		"$JS.API.DIRECT.GET.OBJ_shards-n1.$O.shards-n1.M.x", "$JS.FC.OBJ_shards-n1.x", "_INBOX.other", "_R_.x", "anything",
+		"$JS.API.DIRECT.GET.OBJ_shards-n1.$O.shards-n1.M.x", "$JS.FC.OBJ_shards-n1.x", "_INBOX.other", "_R_.x", "pushed.a.b.1", "anything",
 	} {
 		refused := make(chan error, 1)
 		conn := reads(t, store, nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))

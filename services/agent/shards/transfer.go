@@ -89,7 +89,11 @@ func NewTransfer(sources []Source) (*Transfer, error) {
 		if t.source(source.Name) != nil {
 			return nil, fmt.Errorf("source %d: Name %q: expected each name once", i, source.Name)
 		}
-		t.queue.Sources = append(t.queue.Sources, queue.NewSource(source.Name, source.BytesPerSecond))
+		added := queue.NewSource(source.Name, source.BytesPerSecond)
+		if source.Stored {
+			added.Gives = queue.Whole
+		}
+		t.queue.Sources = append(t.queue.Sources, added)
 	}
 	return t, nil
 }

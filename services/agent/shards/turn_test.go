@@ -1,6 +1,7 @@
 package shards
 
 import (
+	"strings"
 	"sync"
 	"testing"
 
@@ -9,7 +10,7 @@ import (
 	"github.com/reknit/reknit/services/agent/window"
 )
 
-// words is how often readers said something of each part to a store.
+// words is how often readers said something of each part, or of pieces of it, to a store.
 type words struct {
 	mutex sync.Mutex
 	said  map[string]int
@@ -18,7 +19,13 @@ type words struct {
 func (w *words) of(subject, digest string) int {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return w.said[subject+" "+digest]
+	times := 0
+	for word, said := range w.said {
+		if strings.HasPrefix(word, subject+" "+digest) {
+			times += said
+		}
+	}
+	return times
 }
 
 // listens returns what readers say to a store from now on.

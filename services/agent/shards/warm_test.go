@@ -67,16 +67,14 @@ func TestAConnectionIsWarmedByWhatItsLinkCarriesInAWhile(t *testing.T) {
 
 func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 	want := cut(content(33, testPart))
-	store := serve(t, StoreConfig{Bucket: "shards-n1"})
-	transfer := transferFrom(t, store.source())
-	nothing := func(int64) {}
-	from, err := dial(within(t), transfer.sources[0], transfer.idle, func(bool) {}, nothing)
+	hub := startHub(t)
+	transfer := transferFrom(t, hub.source(true))
+	from, err := dial(within(t), hub.source(true), transfer.idle, func(bool, time.Duration) {}, func(int64) {})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer from.conn.Close()
 	digest := want.parts[0].Digest
-	from.use(digest)
 	if err := from.askManifestAhead(digest); err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +83,10 @@ func TestAManifestThatWasAskedForTooEarlyIsAskedForAgain(t *testing.T) {
 		defer from.mutex.Unlock()
 		return len(from.ahead[digest].messages) == 1
 	})
-	want.offerTo(store)
+	hub.put(t, want, chunkBytes)
 	part := queue.NewPart(digest, make([]byte, testPart), transfer.queue.Sources)
 	waiting := &queue.Claim{Part: part, Source: transfer.queue.Sources[0]}
-	if _, err := (&pull{transfer: transfer, from: from, claim: waiting}).find(within(t)); err != nil {
+	if _, err := (&pull{transfer: transfer, from: from, claim: waiting, piece: piece{digest: digest}}).find(within(t)); err != nil {
 		t.Error(err)
 	}
 }

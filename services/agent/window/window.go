@@ -42,7 +42,13 @@ type Want struct {
 	Reader Reader
 	Digest string
 	Bytes  int64
-	Reply  string // where the answer goes
+	Answer
+}
+
+// Answer is where it is said that a part is there, and that its first chunks are to be sent behind that at once.
+type Answer struct {
+	Reply  string
+	Chunks []string // where each of them goes
 }
 
 // Kind is what is to be done.
@@ -61,7 +67,7 @@ const (
 type Task struct {
 	Kind   Kind
 	Digest string
-	Reply  string
+	Answer
 }
 
 // Window is what is in the store, and who wants and holds it. The zero value is empty.
@@ -160,11 +166,13 @@ func (w *Window) Gone(reader Reader) {
 	}
 }
 
-// Withdraw says that the giver does not give a part any more. O(wants).
-func (w *Window) Withdraw(digest string) {
-	w.drop(Refuse, func(want *want) bool { return want.Digest == digest })
-	if p := w.parts[digest]; p != nil {
-		clear(p.holders)
+// Withdraw says that the giver does not give some parts any more. O(wants + parts).
+func (w *Window) Withdraw(which func(digest string) bool) {
+	w.drop(Refuse, func(want *want) bool { return which(want.Digest) })
+	for digest, p := range w.parts {
+		if which(digest) {
+			clear(p.holders)
+		}
 	}
 }
 
@@ -180,7 +188,7 @@ func (w *Window) drop(answer Kind, which func(*want) bool) {
 
 func (w *Window) answer(kind Kind, want *want) {
 	if want.Reply != "" {
-		w.tasks = append(w.tasks, Task{Kind: kind, Digest: want.Digest, Reply: want.Reply})
+		w.tasks = append(w.tasks, Task{kind, want.Digest, want.Answer})
 	}
 }
 
@@ -240,7 +248,7 @@ func (w *Window) Next(now time.Time) []Task {
 	for _, want := range w.wants {
 		if now.Sub(want.asked) >= AnswerWithin {
 			w.answer(Later, want)
-			want.Reply = ""
+			want.Answer = Answer{}
 		}
 	}
 	tasks := w.tasks

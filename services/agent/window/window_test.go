@@ -36,7 +36,7 @@ func of(node int) Reader { return Reader{Node: fmt.Sprint("n", node), Connection
 
 func (g *giver) want(reader Reader, digest string, bytes int64) (reply string) {
 	reply = fmt.Sprint(len(g.asked))
-	want := Want{reader, digest, bytes, reply}
+	want := Want{Reader: reader, Digest: digest, Bytes: bytes, Answer: Answer{Reply: reply}}
 	g.asked[reply] = want
 	if !g.window.Want(want, g.now) {
 		g.told[reply] = Later
@@ -205,7 +205,7 @@ func TestAReaderThatHangsForeverEndsAllTheSame(t *testing.T) {
 func TestWhatIsWithdrawnIsRefusedAndRemoved(t *testing.T) {
 	g := begin(t, 0)
 	waits := g.want(of(1), "a", 8*mebibyte)
-	g.window.Withdraw("a")
+	g.window.Withdraw(func(digest string) bool { return digest == "a" })
 	g.step()
 	if g.told[waits] != Refuse {
 		t.Errorf("told %v", g.told)
