@@ -10,11 +10,12 @@ import (
 
 // Config says where the server keeps its data and where it listens.
 type Config struct {
-	StoreDir   string // of JetStream; nothing outlives the process without the same directory
-	Host       string // default 127.0.0.1
-	Port       int    // 0 takes any free one
-	SyncAlways bool   // an acknowledged event is on the disk, not only in the page cache: costs 0.2 to 5 ms an event
-	StoreBytes int64  // default 1 TiB, for 56 clusters: the streams and buckets of each reserve under 18 GiB, whatever they hold
+	StoreDir   string       // of JetStream; nothing outlives the process without the same directory
+	Host       string       // default 127.0.0.1
+	Port       int          // 0 takes any free one
+	SyncAlways bool         // an acknowledged event is on the disk, not only in the page cache: costs 0.2 to 5 ms an event
+	Warns      func(string) // hears what the server warns of, as of a store that is torn; nil: nobody does
+	StoreBytes int64        // default 1 TiB, for 56 clusters: the streams and buckets of each reserve under 18 GiB, whatever they hold
 }
 
 // Limits of the server. A connection that reads two objects at a time needs more than the default 64 MiB of pending
@@ -53,6 +54,9 @@ func Start(config Config) (*Server, error) {
 	})
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
+	}
+	if config.Warns != nil {
+		s.SetLogger(warner{config.Warns}, false, false)
 	}
 	s.Start()
 	if !s.ReadyForConnections(startTimeout) {

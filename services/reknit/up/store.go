@@ -2,32 +2,27 @@ package up
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/reknit/reknit/shared/embedded"
 )
 
-// store is the NATS server and the disk under it. A server that once could not write a stream does not write it again,
-// though there may be room by then: it is started anew, on the same port, and who was connected comes back.
+// store is the NATS server and the disk under it. A server that has to be started anew listens on the same port, and who was
+// connected comes back.
 type store struct {
 	config embedded.Config // with the port on which it listens
 	server *embedded.Server
+	disk   *embedded.Disk
 	out    io.Writer
-	away   error // why nothing can be written; nil: it can
 }
 
-const (
-	lookEvery = time.Second
-	// probeBytes is what a look writes: more than a server writes at a time, so that a disk counts as full before one is.
-	probeBytes = 1 << 20
-)
+const lookEvery = time.Second
 
 // open takes a server that runs.
 func open(config embedded.Config, server *embedded.Server, out io.Writer) (*store, error) {
@@ -35,7 +30,26 @@ func open(config embedded.Config, server *embedded.Server, out io.Writer) (*stor
 	if err == nil {
 		config.Port, err = strconv.Atoi(address.Port())
 	}
-	return &store{config: config, server: server, out: out}, err
+	if err != nil {
+		return nil, err
+	}
+	disk, err := embedded.NewDisk(config.StoreDir)
+	return &store{config: config, server: server, disk: disk, out: out}, err
+}
+
+// once prints what a server warns of, such as a store that is torn: the same words once in a minute.
+func once(out io.Writer) func(string) {
+	var mutex sync.Mutex
+	said := map[string]time.Time{}
+	return func(warning string) {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if now := time.Now(); now.Sub(said[warning]) >= time.Minute {
+			maps.DeleteFunc(said, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
+			said[warning] = now
+			fmt.Fprintf(out, "NATS warns: %s\n", warning)
+		}
+	}
 }
 
 func (s *store) close() {
@@ -60,30 +74,21 @@ func (s *store) watch(ctx context.Context) error {
 	}
 }
 
-// look tells that nothing can be written, once for each reason, and starts the server anew where it can be again.
+// look tells what is new about the disk, and starts the server anew where it has to be.
 func (s *store) look() error {
-	err := probe(s.config.StoreDir)
-	before := s.away
-	s.away = err
-	switch {
-	case err != nil && (before == nil || before.Error() != err.Error()):
-		fmt.Fprintf(s.out, "NATS cannot write to its store: %v; training goes on as it is, and nothing else does: make room, or mend the disk\n", err)
-	case err == nil && before != nil:
-		fmt.Fprintln(s.out, "NATS can write to its store again, and is started anew")
-		s.server.Shutdown()
-		if s.server, err = embedded.Start(s.config); err != nil {
-			return fmt.Errorf("NATS is not started anew: %w", err)
-		}
+	news, anew := s.disk.Look()
+	if news != "" {
+		fmt.Fprintln(s.out, news)
 	}
-	return nil
-}
-
-// probe writes a file into a folder, down to the disk, and removes it. The error names the folder.
-func probe(folder string) (err error) {
-	file, err := os.Create(filepath.Join(folder, "probe"))
-	if err != nil {
-		return err
+	if !anew {
+		return nil
 	}
-	_, err = file.Write(make([]byte, probeBytes))
-	return errors.Join(err, file.Sync(), file.Close(), os.Remove(file.Name()))
+	s.server.Shutdown()
+	var err error
+	if s.server, err = embedded.Start(s.config); err != nil {
+		return fmt.Errorf("NATS is not started anew: %w", err)
+	}
+	fmt.Fprintln(s.out, "NATS was started anew")
+	s.disk, err = embedded.NewDisk(s.config.StoreDir)
+	return err
 }

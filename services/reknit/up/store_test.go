@@ -73,7 +73,7 @@ func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	look(2)
+	look(3)
 	if s.server.URL() != server.URL() {
 		t.Errorf("it listens at %s, and did at %s", s.server.URL(), server.URL())
 	}
@@ -82,14 +82,47 @@ func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
 		t.Errorf("with room again: %v", err)
 	}
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err == nil {
-		look(3)
+		look(4)
 		if !strings.Contains(told.String(), "read-only file system") {
 			t.Errorf("told: %s", &told)
 		}
 		if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, ""); err != nil {
 			t.Fatal(err)
 		}
-		look(4)
+		look(6)
+	}
+}
+
+func TestAStoreThatIsRemovedUnderNATSIsSaidAndNATSBeginsWithAnEmptyOne(t *testing.T) {
+	config := embedded.Config{StoreDir: filepath.Join(t.TempDir(), "nats")}
+	server, err := embedded.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	s, err := open(config, server, &told)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { s.close() }()
+	js := streaming(t, server.URL())
+	if _, err := js.Publish(t.Context(), "s", []byte("kept")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.RemoveAll(config.StoreDir); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.look(); err != nil {
+		t.Fatal(err)
+	}
+	if said := told.String(); !strings.Contains(said, "NATS' store in "+config.StoreDir+" was removed") || strings.Count(said, "\n") != 2 {
+		t.Errorf("it says %q", said)
+	}
+	if ack, err := streaming(t, server.URL()).Publish(t.Context(), "s", []byte("new")); err != nil || ack.Sequence != 1 {
+		t.Errorf("the first in the empty store: %v, %v", ack, err)
+	}
+	if err := s.look(); err != nil || strings.Count(told.String(), "\n") != 2 {
+		t.Errorf("said again: %v, %s", err, &told)
 	}
 }
 
@@ -109,4 +142,30 @@ func streaming(t *testing.T, url string) jetstream.JetStream {
 		t.Fatal(err)
 	}
 	return js
+}
+
+func TestAStoreThatIsTornIsNamed(t *testing.T) {
+	config := embedded.Config{StoreDir: filepath.Join(t.TempDir(), "nats")}
+	server, err := embedded.Start(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	streaming(t, server.URL())
+	server.Shutdown()
+	infos, err := filepath.Glob(filepath.Join(config.StoreDir, "jetstream", "*", "streams", "S", "meta.inf"))
+	if err != nil || len(infos) != 1 {
+		t.Fatal(infos, err)
+	}
+	if err := os.WriteFile(infos[0], nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var told strings.Builder
+	config.Warns = once(&told)
+	if server, err = embedded.Start(config); err != nil {
+		t.Fatal(err)
+	}
+	server.Shutdown()
+	if said := told.String(); !strings.HasPrefix(said, "NATS warns: ") || !strings.Contains(said, "meta") {
+		t.Errorf("it says %q", said)
+	}
 }

@@ -70,11 +70,13 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	if err := o.free(); err != nil {
 		return err
 	}
-	server, err := o.serve()
+	config := o.config()
+	config.Warns = once(out)
+	server, err := o.serve(config)
 	if err != nil {
 		return err
 	}
-	store, err := open(o.config(), server, out)
+	store, err := open(config, server, out)
 	if err != nil {
 		server.Shutdown()
 		return err
@@ -106,8 +108,8 @@ func (o options) config() embedded.Config {
 }
 
 // serve starts NATS. A port that nobody named is kept for the next time, since agents know the address.
-func (o options) serve() (*embedded.Server, error) {
-	kept, config := filepath.Join(o.dir, "port"), o.config()
+func (o options) serve(config embedded.Config) (*embedded.Server, error) {
+	kept := filepath.Join(o.dir, "port")
 	if o.port > 0 {
 		return embedded.Start(config)
 	}
