@@ -44,6 +44,13 @@ type Bus struct {
 	stores     sync.Map // *store by bucket: those that were looked up
 	leaders    sync.Map // jetstream.Stream by name: the same
 	missing    allowance
+	mark       mark
+	replaced   chan error             // the last word that the log was replaced
+	looks      atomic.Int32           // at the log, that were asked for since the last one began
+	looked     atomic.Int64           // when it was looked because a stream was missing
+	trouble    atomic.Pointer[string] // what is repeated, and why; nil: nothing is, for long
+	ends       context.Context        // with the bus
+	end        context.CancelFunc
 }
 
 // connection is the time from one reconnection to the next.
@@ -78,7 +85,8 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1}
+	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1, replaced: make(chan error, 1)}
+	b.ends, b.end = context.WithCancel(context.WithoutCancel(ctx))
 	servers := slices.Sorted(slices.Values(strings.FieldsFunc(config.URL, func(r rune) bool { return r == ',' || r == ' ' })))
 	if servers = slices.Compact(servers); len(servers) >= 3 {
 		b.replicas = 3
@@ -105,6 +113,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 			dial.attempts.Store(0)
 			b.connected(c, time.Now())
 			b.remake()
+			b.lookAgain()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "error", err) }),
 	)...)
@@ -165,6 +174,7 @@ func (b *Bus) Lane(sort string) string { return events.Lane(b.cluster, sort) }
 
 // Close sends what is under way and ends the connection.
 func (b *Bus) Close() {
+	b.end()
 	if err := b.conn.FlushTimeout(time.Second); err != nil {
 		slog.Debug("flush before closing", "error", err)
 	}

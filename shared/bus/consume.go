@@ -34,6 +34,7 @@ type Consumer struct {
 	number   uint64 // of the last delivery that came: the next has the one behind it, unless one was lost
 	last     uint64 // handed out
 	progress progress
+	log      context.Context // lasts as long as the log that is read
 }
 
 // progress is how far the reader is with what was handed out.
@@ -73,8 +74,9 @@ func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subject
 	if err != nil {
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
+	log, _ := b.mark.life()
 	return &Consumer{
-		LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
+		log: log, LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
 		bus: b, durable: durable, consumer: consumer, last: after, progress: progress{done: after, handed: after},
 	}, nil
 }
@@ -160,7 +162,7 @@ func (c *Consumer) oldest(ctx context.Context, from uint64) (oldest time.Time, e
 }
 
 // Next returns the next message, which is to be opened. It waits through reconnections and restarts of the server; an error
-// is ctx's, or ErrFenced where the next reader dropped the consumer.
+// is ctx's, ErrFenced where the next reader dropped the consumer, or ErrLogReplaced.
 func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 	for {
 		message, err := c.receive(ctx)
@@ -180,6 +182,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 		if sequence := metadata.Sequence.Stream; sequence > c.last {
 			c.last = sequence
 			c.progress.hand(sequence)
+			c.bus.mark.meet(sequence, metadata.Timestamp)
 			return Sealed{message, metadata, c}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
@@ -205,20 +208,21 @@ func (c *Consumer) receive(ctx context.Context) (message jetstream.Msg, err erro
 		case message != nil:
 			return message, nil
 		case errors.Is(err, jetstream.ErrConsumerDeleted) || errors.Is(err, jetstream.ErrConsumerNotFound):
-			return nil, ErrFenced
+			return nil, c.bus.replacedOr(ctx, c.log, ErrFenced)
 		case err != nil:
 			return nil, err
 		}
 	}
 }
 
-// gone asks whether the consumer is gone, of which a reader hears nothing that was away then: ErrFenced. It tells nothing
-// else.
+// gone asks whether the consumer is gone, of which a reader hears nothing that was away then: ErrFenced, or ErrLogReplaced. It tells
+// nothing else.
 func (c *Consumer) gone(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	if _, err := c.consumer.Info(ctx); errors.Is(err, jetstream.ErrConsumerNotFound) {
-		return ErrFenced
+	_, err := c.consumer.Info(ctx)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+		return c.bus.replacedOr(ctx, c.log, ErrFenced)
 	}
 	return nil
 }

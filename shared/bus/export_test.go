@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"context"
 	"testing"
 	"time"
 )
@@ -28,3 +29,9 @@ func SetLostAfter(t *testing.T, d time.Duration) {
 	set(t, &quiet, d)
 	set(t, &stalled, d)
 }
+
+// SetSureAfter has a bus look again that early at a log that seems to end too soon, for one test.
+func SetSureAfter(t *testing.T, d time.Duration) { set(t, &sureAfter, d) }
+
+// MakeSure looks which log there is.
+func MakeSure(ctx context.Context, b *Bus) error { return b.makeSure(ctx) }

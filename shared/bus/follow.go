@@ -84,7 +84,8 @@ func (b *Bus) lastSequence(ctx context.Context, stream events.Stream) (last uint
 }
 
 // follower reads a stream by consumers, one after the other, none of which outlives its connection. The library's own
-// names each anew; a server can let somebody use those of one name, and none of another's.
+// names each anew; a server can let somebody use those of one name, and none of another's. It reads all that is new in a log that takes
+// another's place.
 type follower struct {
 	bus        *Bus
 	stream     events.Stream
@@ -96,6 +97,7 @@ type follower struct {
 	consumer   jetstream.Consumer
 	mark       string          // of the consumer: another's of the same name has another
 	connection context.Context // lasts as long as the one over which the consumer was made
+	log        context.Context // lasts as long as the log that is read; nil: none was yet
 }
 
 // followAge is after how long without a reader the server forgets a consumer.
@@ -112,11 +114,18 @@ func (f *follower) open(ctx context.Context) error {
 			}
 		}
 		f.connection, f.mark = f.bus.connection.Load().lasts, rand.Text()
+		if err := f.renew(ctx); err != nil {
+			return err
+		}
 		f.consumer, err = f.bus.js.CreateConsumer(ctx, lane, jetstream.ConsumerConfig{
 			Name: name, Description: f.mark, FilterSubjects: f.subjects,
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
 		})
+		if made, _, _ := f.bus.mark.known(); errors.Is(err, jetstream.ErrStreamNotFound) && !made.IsZero() {
+			f.bus.lookIfMissing(err)
+			return errors.New(err.Error()) // it was there, and is made again
+		}
 		return err
 	})
 }
@@ -202,6 +211,7 @@ func (f *follower) read(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(f.connection, cancel)()
+	defer context.AfterFunc(f.log, cancel)()
 	messages, err := f.consumer.Messages(jetstream.PullMaxMessages(window))
 	if err != nil {
 		return err
@@ -230,6 +240,9 @@ func (f *follower) read(ctx context.Context) error {
 			check()
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
+		if f.stream.Name == events.EventStream.Name {
+			f.bus.mark.meet(held.sequence, held.logged)
+		}
 		if held.sequence <= f.end {
 			err = f.hand(ctx, held)
 		}

@@ -43,6 +43,9 @@ func (b *Bus) provision(ctx context.Context, wait time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("stream %s, on the servers of REKNIT_NATS_URL: %w", config.Name, err)
 		}
+		if config.Name == b.Lane(events.EventStream.Name) {
+			b.mark.provisioned(stream.CachedInfo().Created)
+		}
 		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
 			fewer[config.Name] = replicas
 		}

@@ -31,17 +31,21 @@ var (
 type fence struct {
 	subject  string
 	sequence uint64
+	log      context.Context // lasts as long as the log in which it is
 }
 
 // Fence binds every later Publish on the event stream to the lease: the server refuses it with ErrFenced once the last
 // message on the lease's subject is no longer the one at sequence; 0: none is there. A write-once subject needs no fence.
-func (b *Bus) Fence(subject string, sequence uint64) { b.fence.Store(&fence{subject, sequence}) }
+func (b *Bus) Fence(subject string, sequence uint64) {
+	log, _ := b.mark.life()
+	b.fence.Store(&fence{subject, sequence, log})
+}
 
 // publishTimeout is how long the stream may take to acknowledge before the same is said again.
 const publishTimeout = 5 * time.Second
 
 // Publish stores an event once and returns when the stream has it. It repeats until the stream acknowledges or ctx
-// ends. Errors: ErrTaken, ErrFenced, ErrOtherWords, ErrFull, or why the event may not travel.
+// ends. Errors: ErrTaken, ErrFenced, ErrLogReplaced in place of that, ErrOtherWords, ErrFull, or why the event may not travel.
 func (b *Bus) Publish(ctx context.Context, event events.Event) (ack Ack, err error) {
 	if err := check(&event, b.cluster, event.SubjectName()); err != nil {
 		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
@@ -107,6 +111,10 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 		options = append(options, jetstream.WithExpectLastSequenceForSubject(fence.sequence, fence.subject))
 	}
 	ack, err := b.js.PublishMsg(ctx, message, options...)
+	b.lookIfMissing(err)
+	if err == nil && !stream.WriteOnce {
+		b.mark.meet(ack.Sequence, time.Time{})
+	}
 	var api *jetstream.APIError
 	switch {
 	case err == nil && !ack.Duplicate:
@@ -131,7 +139,7 @@ func (b *Bus) fenced(ctx context.Context, fence *fence, refusal error) error {
 	case last.sequence == fence.sequence: // both 0 where there is none
 		return refusal
 	}
-	return ErrFenced
+	return b.replacedOr(ctx, fence.log, ErrFenced)
 }
 
 // compareTaken tells, after a refusal by a write-once stream, whether the subject is taken, and by whom.

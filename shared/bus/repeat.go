@@ -40,6 +40,8 @@ var ErrFull = errors.New("full")
 // when the connection comes back: what was under way before is lost, and the next attempt follows at once.
 func (b *Bus) Repeat(ctx context.Context, what string, attempt func(context.Context) error) error {
 	var said time.Time
+	var trouble *string
+	defer func() { b.trouble.CompareAndSwap(trouble, nil) }()
 	for wait := firstRepeatWait; ; wait = min(2*wait, lastRepeatWait) {
 		reconnected := b.connection.Load().lasts
 		err := storeFull(until(ctx, reconnected, attempt))
@@ -49,6 +51,9 @@ func (b *Bus) Repeat(ctx context.Context, what string, attempt func(context.Cont
 		if ctx.Err() == nil && time.Since(said) >= sayRepeats {
 			slog.WarnContext(ctx, what+" is repeated", "error", err)
 			said = time.Now()
+			says := fmt.Sprintf("%s is repeated: %v", what, err)
+			trouble = &says
+			b.trouble.Store(trouble)
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait/2)):
@@ -58,6 +63,14 @@ func (b *Bus) Repeat(ctx context.Context, what string, attempt func(context.Cont
 			return fmt.Errorf("%w, last: %w", ctx.Err(), err)
 		}
 	}
+}
+
+// Trouble says what is repeated and why, of several things one; empty where nothing is.
+func (b *Bus) Trouble() string {
+	if trouble := b.trouble.Load(); trouble != nil {
+		return *trouble
+	}
+	return ""
 }
 
 func until(ctx, reconnected context.Context, attempt func(context.Context) error) error {
@@ -93,7 +106,7 @@ func transient(err error) bool {
 			api.ErrorCode == jetstream.JSErrCodeConsumerExists // of another with the same kit, just now
 		return failed || api.ErrorCode == noSuitablePeers || api.ErrorCode == duplicateInProcess || wrongLastSequence(api)
 	}
-	for _, final := range []error{ErrTaken, ErrFenced, ErrOtherWords, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
+	for _, final := range []error{ErrTaken, ErrFenced, ErrLogReplaced, ErrOtherWords, ErrFull, nats.ErrConnectionClosed, nats.ErrMaxPayload} {
 		if errors.Is(err, final) {
 			return false
 		}

@@ -145,12 +145,21 @@ func (h *health) standsStill() error {
 		return errors.New(thinks.String())
 	}
 	if busy := h.busy.Load(); busy != nil && time.Since(*busy) > h.standstill {
-		return fmt.Errorf("loop: at one thing since %v", busy.Format(time.RFC3339))
+		return fmt.Errorf("loop: at one thing since %v%s", busy.Format(time.RFC3339), h.because())
 	}
 	if consumer := h.consumer.Load(); consumer != nil && consumer.Outstanding() > h.standstill {
 		return fmt.Errorf("loop: a message came %v ago and is not handled", consumer.Outstanding().Round(time.Second))
 	}
 	return nil
+}
+
+// because says what the log refuses meanwhile. Nobody who is no part of NATS sees the disk under it.
+func (h *health) because() string {
+	if h.bus == nil || h.bus.Trouble() == "" {
+		return ""
+	}
+	return ": " + h.bus.Trouble() +
+		"; while NATS answers and stores nothing, the disk under its store is full, read-only or gone, as its own log says"
 }
 
 // serve answers on address until it is stopped: /healthz fails where a restart helps, /readyz while the service cannot

@@ -40,6 +40,8 @@ type Options struct {
 	// Inputs are the service's own doors into the machine. Run calls what comes, on its goroutine, with the time on the
 	// clock of the log, and publishes what it returns.
 	Inputs <-chan func(now time.Time) []events.Event
+	// LogMade hears when the log was made, by its own clock, before the machine is asked anything; nil: nobody wants to know.
+	LogMade func(time.Time)
 }
 
 // ErrLogWentBackwards says that the stream does not hold what this service handled: it was rolled back or replaced.
@@ -62,8 +64,8 @@ type runner struct {
 }
 
 // Run runs the machine until ctx ends, which is no error. While another instance works it stands by. It ends with
-// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards, when the memory cannot be stored, or when
-// the machine hangs: what it is at has no end then that could be waited for, and goes with the process.
+// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards or bus.ErrLogReplaced, when the memory cannot be
+// stored, or when the machine hangs: what it is at has no end then that could be waited for, and goes with the process.
 func Run(ctx context.Context, options Options) error {
 	r := &runner{
 		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name),
@@ -106,6 +108,8 @@ func (r *runner) runUnlessHung(ctx context.Context) error {
 				return err
 			}
 			hung = nil // ctx ended, and run does
+		case err := <-r.Bus.Replaced():
+			return err // the next instance is what follows from the log that there is
 		}
 	}
 }
@@ -113,6 +117,9 @@ func (r *runner) runUnlessHung(ctx context.Context) error {
 func (r *runner) run(ctx context.Context) error {
 	if err := r.Bus.Provision(ctx); err != nil {
 		return err
+	}
+	if r.LogMade != nil {
+		r.LogMade(r.Bus.LogMade())
 	}
 	answers, err := r.lead(ctx)
 	if err != nil {

@@ -1,0 +1,228 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/events"
+)
+
+// ErrLogReplaced says that the event log is another one than before: its store was wiped, or restored from a backup.
+var ErrLogReplaced = errors.New("the event log is another one: its store was wiped, lost its end, or is older")
+
+// sureAfter is how long a log may seem to end too early: a leader that has just been elected may have to catch up.
+var sureAfter = 2 * time.Second
+
+// mark tells one log from another.
+type mark struct {
+	sync.Mutex
+	made  time.Time       // when its stream was; zero: nobody looked yet
+	last  uint64          // the greatest sequence that this bus has met in it
+	at    time.Time       // when that message was logged; zero: not known
+	lasts context.Context // ends where another log takes its place
+	end   context.CancelFunc
+	from  uint64 // sequence behind which a follower reads that followed the log before
+}
+
+// meet notes a message of the log. A zero time is not known.
+func (m *mark) meet(sequence uint64, at time.Time) {
+	m.Lock()
+	defer m.Unlock()
+	if sequence > m.last || sequence == m.last && m.at.IsZero() {
+		m.last, m.at = sequence, at
+	}
+}
+
+// provisioned notes which log there is, where none is known.
+func (m *mark) provisioned(made time.Time) {
+	if known, _, _ := m.known(); known.IsZero() {
+		m.become(made, 0, nil)
+	}
+}
+
+// become notes that there is another log, which ends at a sequence.
+func (m *mark) become(made time.Time, last uint64, differs error) {
+	m.Lock()
+	defer m.Unlock()
+	if m.end != nil {
+		m.end()
+	}
+	m.lasts, m.end = context.WithCancel(context.Background())
+	m.made, m.last, m.at, m.from = made, last, time.Time{}, 0
+	if errors.Is(differs, errShorter) {
+		m.from = last
+	}
+}
+
+// known returns what the log is known by.
+func (m *mark) known() (made time.Time, last uint64, at time.Time) {
+	m.Lock()
+	defer m.Unlock()
+	return m.made, m.last, m.at
+}
+
+// life returns a context that ends with the log, and where a follower goes on that has read another one.
+func (m *mark) life() (lasts context.Context, from uint64) {
+	m.Lock()
+	defer m.Unlock()
+	if m.lasts == nil { // nobody looked yet
+		return context.Background(), 0
+	}
+	return m.lasts, m.from
+}
+
+// LogMade returns when the log was made, by its own clock; zero before Provision.
+func (b *Bus) LogMade() time.Time {
+	made, _, _ := b.mark.known()
+	return made
+}
+
+// Replaced delivers an error, which is ErrLogReplaced, each time that the event log turns out to be another one than before. It is
+// looked for when a connection comes back, and where a stream is missing. By then all streams are there again.
+func (b *Bus) Replaced() <-chan error { return b.replaced }
+
+// lookAgain looks which log there is, where this bus knows one. It looks once more if somebody asks meanwhile.
+func (b *Bus) lookAgain() {
+	if made, _, _ := b.mark.known(); made.IsZero() || b.looks.Add(1) > 1 {
+		return
+	}
+	go func() {
+		for more := true; more; {
+			asked := b.looks.Load()
+			err := b.makeSure(b.ends)
+			if err != nil && b.ends.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed) {
+				slog.Error("it is not known whether the event log is the one that it was", "error", err)
+			}
+			more = !b.looks.CompareAndSwap(asked, 0)
+		}
+	}()
+}
+
+// lookEvery is how often it is looked again because nobody answers for a stream: among several servers that also is so while there is
+// no leader, and a thousand nodes ask.
+const lookEvery = 10 * time.Second
+
+// lookIfMissing looks again, not often, where nobody answers for a stream.
+func (b *Bus) lookIfMissing(err error) {
+	missing := errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, jetstream.ErrStreamNotFound)
+	now := time.Now().UnixNano()
+	if last := b.looked.Load(); missing && now-last >= int64(lookEvery) && b.looked.CompareAndSwap(last, now) {
+		b.lookAgain()
+	}
+}
+
+// makeSure compares the log with the one that is known. All streams that are missing are made if it is another.
+func (b *Bus) makeSure(ctx context.Context) error {
+	differs, info, err := b.compareLog(ctx)
+	if errors.Is(differs, errShorter) {
+		select {
+		case <-time.After(sureAfter):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		differs, info, err = b.compareLog(ctx)
+	}
+	if errors.Is(err, jetstream.ErrStreamNotFound) || differs != nil {
+		if err := b.Provision(ctx); err != nil {
+			return err
+		}
+		differs, info, err = b.compareLog(ctx)
+	}
+	if err != nil || differs == nil {
+		return err
+	}
+	b.mark.become(info.Created, info.State.LastSeq, differs)
+	replaced := fmt.Errorf("%w: %w", ErrLogReplaced, differs)
+	slog.WarnContext(ctx, "the event log was replaced", "error", replaced)
+	select {
+	case b.replaced <- replaced:
+	default: // nobody took the last word, which says the same
+	}
+	return nil
+}
+
+// replacedOr returns ErrLogReplaced where the log has been replaced since a life of it was looked up, or is now, and else err.
+func (b *Bus) replacedOr(ctx context.Context, log context.Context, err error) error {
+	if log.Err() != nil {
+		return ErrLogReplaced
+	}
+	differs, _, looked := b.compareLog(ctx)
+	switch {
+	case errors.Is(looked, jetstream.ErrStreamNotFound):
+		return fmt.Errorf("%w: it is gone", ErrLogReplaced)
+	case differs != nil:
+		return fmt.Errorf("%w: %w", ErrLogReplaced, differs)
+	}
+	return err
+}
+
+// errShorter says that a log lacks what it had.
+var errShorter = errors.New("it ends before what was read of it")
+
+// compareLog returns in what the log differs from the one that is known; nil: in nothing.
+func (b *Bus) compareLog(ctx context.Context) (differs error, info *jetstream.StreamInfo, err error) {
+	made, last, at := b.mark.known()
+	err = b.Repeat(ctx, "look at the log", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		stream, err := b.js.Stream(ctx, b.Lane(events.EventStream.Name))
+		if err != nil {
+			return err
+		}
+		info = stream.CachedInfo()
+		switch {
+		case made.IsZero():
+		case !info.Created.Equal(made):
+			differs = fmt.Errorf("it was made at %s, and the one before at %s", info.Created.UTC().Format(time.RFC3339Nano),
+				made.UTC().Format(time.RFC3339Nano))
+		case info.State.LastSeq < last:
+			differs = fmt.Errorf("%w: at sequence %d, where %d was read", errShorter, info.State.LastSeq, last)
+		case !at.IsZero():
+			differs, err = b.compareMessage(ctx, last, at)
+		}
+		return err
+	})
+	return differs, info, err
+}
+
+// compareMessage looks at a message that was read before. One that was dropped since tells nothing.
+func (b *Bus) compareMessage(ctx context.Context, sequence uint64, at time.Time) (differs, err error) {
+	stream, err := b.leader(ctx, events.EventStream)
+	if err != nil {
+		return nil, err
+	}
+	held, err := stream.GetMsg(ctx, sequence)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil, nil
+	case err == nil && !held.Time.Equal(at):
+		differs = fmt.Errorf("%w: sequence %d was logged at %s, and again at %s", errShorter, sequence,
+			at.UTC().Format(time.RFC3339Nano), held.Time.UTC().Format(time.RFC3339Nano))
+	}
+	return differs, err
+}
+
+// renew begins to read a log that has taken the place of the one that was read: of one that is shorter what comes, and else all.
+func (f *follower) renew(ctx context.Context) error {
+	log, from := f.bus.mark.life()
+	if f.log != nil && f.log != log && f.end == math.MaxUint64 {
+		if from > 0 && f.stream.Name != events.EventStream.Name {
+			held, err := f.bus.js.Stream(ctx, f.bus.Lane(f.stream.Name))
+			if err != nil {
+				return err
+			}
+			from = min(f.last, held.CachedInfo().State.LastSeq)
+		}
+		f.last = from
+	}
+	f.log = log
+	return nil
+}

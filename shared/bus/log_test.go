@@ -1,0 +1,171 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// store is a server's, which may be exchanged while it is down.
+type store struct {
+	t      *testing.T
+	config embedded.Config
+	server *embedded.Server
+}
+
+func newStore(t *testing.T) *store {
+	s := &store{t: t, config: embedded.Config{StoreDir: filepath.Join(t.TempDir(), "store")}}
+	s.start()
+	address, err := url.Parse(s.server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.config.Port, err = strconv.Atoi(address.Port()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.server.Shutdown() })
+	return s
+}
+
+func (s *store) start() {
+	s.t.Helper()
+	server, err := embedded.Start(s.config)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.server = server
+}
+
+// exchange does something to the store while its server is down.
+func (s *store) exchange(how func(dir string) error) {
+	s.t.Helper()
+	s.server.Shutdown()
+	if err := how(s.config.StoreDir); err != nil {
+		s.t.Fatal(err)
+	}
+	s.start()
+}
+
+// copyTo replaces a folder by a copy of the store.
+func copyTo(folder string) func(string) error {
+	return func(dir string) error { return os.CopyFS(folder, os.DirFS(dir)) }
+}
+
+func restoreFrom(folder string) func(string) error {
+	return func(dir string) error { return errors.Join(os.RemoveAll(dir), os.CopyFS(dir, os.DirFS(folder))) }
+}
+
+func replaced(t *testing.T, ctx context.Context, b *bus.Bus) error {
+	t.Helper()
+	select {
+	case err := <-b.Replaced():
+		return err
+	case <-ctx.Done():
+		t.Fatal("nobody says that the log is another one")
+		return nil
+	}
+}
+
+// follow returns what a follower of all events hears from now on.
+func follow(t *testing.T, ctx context.Context, b *bus.Bus) <-chan events.Event {
+	t.Helper()
+	heard := make(chan events.Event, 8)
+	stop, err := b.Follow(ctx, events.EventStream, allOfTest, bus.New, func(event events.Event) { heard <- event })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop)
+	return heard
+}
+
+func TestWhereTheStoreWasWipedStreamsAreMadeAgainAndEverybodyHearsIt(t *testing.T) {
+	s := newStore(t)
+	ctx, b := connect(t, s.server.URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	heard, consumer := follow(t, ctx, b), consume(t, ctx, b)
+	publish(t, ctx, b, lost("n1", "silent"))
+	<-heard
+	next(t, ctx, consumer)
+	s.exchange(os.RemoveAll)
+	if err := replaced(t, ctx, b); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("it says %v", err)
+	}
+	if err := b.Provisioned(ctx); err != nil {
+		t.Errorf("not all is there again: %v", err)
+	}
+	if ack := publish(t, ctx, b, lost("n2", "silent")); ack.Sequence != 1 {
+		t.Errorf("the new log begins at %d", ack.Sequence)
+	}
+	if event := <-heard; event.Subject != "n2" {
+		t.Errorf("a follower hears of %s", event.Subject)
+	}
+	if _, err := consumer.Next(ctx); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("a service reads on: %v", err)
+	}
+}
+
+func TestALogThatIsOlderThanWhatWasReadIsAnotherOne(t *testing.T) {
+	bus.SetSureAfter(t, time.Millisecond)
+	s, backup := newStore(t), filepath.Join(t.TempDir(), "backup")
+	ctx, b := connect(t, s.server.URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	heard := follow(t, ctx, b)
+	publish(t, ctx, b, lost("n1", "silent"))
+	<-heard
+	s.exchange(copyTo(backup))
+	publish(t, ctx, b, lost("n2", "silent"))
+	<-heard
+	s.exchange(restoreFrom(backup))
+	if err := replaced(t, ctx, b); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("it says %v", err)
+	}
+	publish(t, ctx, b, lost("n3", "silent"))
+	if event := <-heard; event.Subject != "n3" || event.Sequence != 2 {
+		t.Errorf("a follower hears of %s at %d", event.Subject, event.Sequence)
+	}
+	s.exchange(restoreFrom(backup))
+	_, other := connect(t, s.server.URL(), cluster)
+	publish(t, ctx, other, lost("n4", "silent")) // takes the place of what was read of n3, or comes behind what is found to be missing
+	if err := replaced(t, ctx, b); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("with another message in the place of the last: %v", err)
+	}
+}
+
+func TestALogThatIsTheSameAfterARestartIsNotReplaced(t *testing.T) {
+	s := newStore(t)
+	ctx, b := connect(t, s.server.URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	heard, consumer := follow(t, ctx, b), consume(t, ctx, b)
+	publish(t, ctx, b, lost("n1", "silent"))
+	<-heard
+	next(t, ctx, consumer)
+	s.exchange(func(string) error { return nil })
+	publish(t, ctx, b, lost("n2", "silent"))
+	if event := <-heard; event.Subject != "n2" || event.Sequence != 2 {
+		t.Errorf("a follower hears of %s at %d", event.Subject, event.Sequence)
+	}
+	next(t, ctx, consumer)
+	if err := bus.MakeSure(ctx, b); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-b.Replaced():
+		t.Error(err)
+	default:
+	}
+}
