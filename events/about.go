@@ -26,7 +26,7 @@ var abouts = map[Kind]About{
 	Consented: AboutNode, ConsentDelayed: AboutNode, Promised: AboutNode, ShardReceived: AboutNode,
 	PreCopyCaughtUp: AboutNode, PlanActivated: AboutNode, PlanMeasured: AboutNode, RestorationFailed: AboutNode,
 	PlanCommitted: AboutGeneration,
-	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService,
+	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService, LogAccepted: AboutCluster,
 	TrainingCompleted: AboutCluster, EventRefused: AboutMessage,
 	SnapshotWritten: AboutNode, SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,
 }

@@ -171,6 +171,7 @@ const (
 	SnapshotOverdue     Kind = "snapshot.overdue"
 	EventRefused        Kind = "event.refused"
 	LeaseTaken          Kind = "lease.taken"
+	LogAccepted         Kind = "log.accepted"
 )
 
 // Catalogue lists every event, in the order in which a change brings them about.
@@ -228,5 +229,6 @@ var Catalogue = []Row{
 	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
 	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},
 	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},
+	{LogAccepted, "An operator accepts a log that is older than what living nodes trained: the cluster goes on from what they hold.", []string{anyone}, func() Payload { return new(Acceptance) }, false},
 	{LeaseTaken, "A service instance acts for the cluster from here on; older instances are fenced.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Lease) }, false},
 }

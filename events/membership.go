@@ -25,7 +25,16 @@ type Join struct {
 	// Neighbours are the nodes to which it wants a direct link, out of those that there are when it asks (Chaos, IV-A): its links to
 	// the others are disconnected until link.connect-requested asks for one. Left out: it wants a link to each.
 	Neighbours []string `json:"neighbours,omitempty" is:"count=0..64,each=token"`
-	Job        Job      `json:"job"` // what it came to train; must equal the cluster's
+	// Trained is what the node holds that was trained before it asked. Left out: nothing. A log that lacks that plan has lost it.
+	Trained *Trained `json:"trained,omitempty"`
+	Job     Job      `json:"job"` // what it came to train; must equal the cluster's
+}
+
+// Trained is how far a node had trained, and under which plan.
+type Trained struct {
+	Generation uint64 `json:"generation" is:"min=1"`        // of the plan
+	Plan       string `json:"plan,omitempty" is:"digest"`   // its digest; left out: the node has it no more
+	Step       uint64 `json:"step,omitempty" is:"max=1e18"` // completed steps
 }
 
 // Leave asks to go. Training must not need the node after the deadline.

@@ -35,6 +35,9 @@ type Opening struct {
 	Connect     []Pair   `json:"connect"` // links to be opened and measured before consenting
 	// Snapshots tells that living nodes may not have all units: members say what they can read of snapshots.
 	Snapshots bool `json:"snapshots,omitempty"`
+	// Recalls are members that are to tell the plan under which they trained: the log has lost it. Nobody tells what it holds, for
+	// another negotiation follows.
+	Recalls []string `json:"recalls,omitempty" is:"count=0..8,each=token"`
 }
 
 // Consent is a member's answer to an opening.
@@ -55,6 +58,8 @@ type Consent struct {
 	// Snapshots are what the node can read, where the opening asks for them; newest first.
 	Snapshots    []Snapshot    `json:"snapshots,omitempty" is:"count=0..16"`
 	Measurements []Measurement `json:"measurements,omitempty" is:"count=0..4096"`
+	// Plan is that under which the node trained before it asked, where the opening recalls it.
+	Plan *Plan `json:"plan,omitempty"`
 }
 
 // Holding is layers a node can give, each at the newest step and, kept for a roll-back, possibly at the one before.
@@ -151,6 +156,14 @@ type Hold struct {
 	Awaits []string `json:"awaits,omitempty" is:"each=token"`
 }
 
+// OlderLog is how the reason of a hold begins where the log is older than what living nodes trained.
+const OlderLog = "the log is an older one"
+
+// Acceptance says that a log counts though it is older than what living nodes trained.
+type Acceptance struct {
+	Reason string `json:"reason" is:"reason"`
+}
+
 // Failure says why a step of a negotiation cannot be done.
 type Failure struct {
 	Negotiation string `json:"negotiation" is:"token"`
@@ -205,6 +218,8 @@ func (o *Commitment) Validate() error { return within(o).err }
 func (o *Overdue) Validate() error { return within(o).err }
 
 func (a *Abort) Validate() error { return within(a).err }
+
+func (a *Acceptance) Validate() error { return within(a).err }
 
 func (h *Hold) Validate() error { return within(h).err }
 

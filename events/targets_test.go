@@ -57,6 +57,7 @@ func FuzzSnapshotCompleted(f *testing.F)        { fuzzEvent(f, "snapshot.complet
 func FuzzSnapshotOverdue(f *testing.F)          { fuzzEvent(f, "snapshot.overdue") }
 func FuzzReplicaDiverged(f *testing.F)          { fuzzEvent(f, "replica.diverged") }
 func FuzzEventRefused(f *testing.F)             { fuzzEvent(f, "event.refused") }
+func FuzzLogAccepted(f *testing.F)              { fuzzEvent(f, "log.accepted") }
 func FuzzLeaseTaken(f *testing.F)               { fuzzEvent(f, "lease.taken") }
 
 func FuzzMessagePulse(f *testing.F)          { fuzzMessage[Pulse](f, "pulse") }

@@ -241,7 +241,23 @@ func (s *Session) begin(ctx context.Context) error {
 		return err
 	}
 	go s.pulse()
+	go s.askAnew()
 	return nil
+}
+
+// askAnew asks for a place again whenever the log turns out to be another one.
+func (s *Session) askAnew() {
+	for {
+		select {
+		case replaced := <-s.bus.Replaced():
+			s.tell(func() []machine.Action {
+				s.asked = 0 // in the log before
+				return s.machine.Forgotten(replaced.Error())
+			})
+		case <-s.context.Done():
+			return
+		}
+	}
 }
 
 // shardAddress is the store's port at the host where others reach this node.

@@ -41,8 +41,9 @@ func Run(ctx context.Context, config Config) error {
 		return err
 	}
 	defer bus.Close()
+	negotiator := machine.New(settings)
 	return service.Run(ctx, service.Options{
-		Name: "negotiator", Bus: bus, Machine: machine.New(settings), TickEvery: tickEvery, Address: config.HTTPAddress,
+		Name: "negotiator", Bus: bus, Machine: negotiator, TickEvery: tickEvery, Address: config.HTTPAddress, LogMade: negotiator.Began,
 	})
 }
 

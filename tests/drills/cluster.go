@@ -126,6 +126,16 @@ func (c *cluster) stopNATS(ctx context.Context, away time.Duration) (err error) 
 	return err
 }
 
+// withoutNATS does something to the server's store while it is away.
+func (c *cluster) withoutNATS(what func(store string) error) (err error) {
+	c.nats.Shutdown()
+	if err := what(c.store.StoreDir); err != nil {
+		return err
+	}
+	c.nats, err = embedded.Start(c.store)
+	return err
+}
+
 // cut takes NATS, and nothing else, away from some trainers.
 func (c *cluster) cut(ctx context.Context, away time.Duration, nodes ...string) error {
 	for _, node := range nodes {

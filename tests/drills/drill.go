@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -71,6 +72,7 @@ var drills = []drill{
 		name: "store-killed", trainers: 4, pipelines: 2, stages: 2, restarts: true, snapshots: true, storeDies: 25,
 		strike: killAllAfterStore, members: 4, shown: wentBackOnce,
 	},
+	{name: "store-wiped", trainers: 4, pipelines: 2, stages: 2, strike: wipeStore, members: 5},
 	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
 }
 
@@ -204,6 +206,14 @@ func wentBack(s observer.Scene) error {
 		return fmt.Errorf("training went back by %v steps: expected once, by fewer than %d", s.WentBack, 2*snapshotEvery)
 	}
 	return nil
+}
+
+// wipeStore takes the server away and brings it back with an empty store, to which a new node comes first.
+func wipeStore(ctx context.Context, c *cluster) error {
+	if err := c.withoutNATS(os.RemoveAll); err != nil {
+		return err
+	}
+	return c.join("n5", false)
 }
 
 // killTwo kills two trainers of different stages within a step.

@@ -2,8 +2,8 @@ package invariants
 
 import "github.com/reknit/reknit/events"
 
-// ended finds a negotiation that is forgotten, ends twice, or runs beside another. The last one may be open.
-var ended = Invariant{"one negotiation at a time, and each ends once", func(log *Log) []Violation {
+// Ended finds a negotiation that is forgotten, ends twice, or runs beside another. The last one may be open.
+var Ended = Invariant{"one negotiation at a time, and each ends once", func(log *Log) []Violation {
 	var violations []Violation
 	open, generation := "", uint64(1)
 	seen := map[string]bool{}

@@ -79,7 +79,7 @@ var faults = map[string]fault{
 		}
 	}},
 	"the batch changes":          {wholeBatch, func(s *story) { s.replan(4, func(p *events.Plan) { p.Data.GlobalBatch, p.Data.MicroBatch = 12, 2 }) }},
-	"a negotiation is forgotten": {ended, func(s *story) { s.remove(firstOf(s, events.Aborted)) }},
+	"a negotiation is forgotten": {Ended, func(s *story) { s.remove(firstOf(s, events.Aborted)) }},
 	"promises are held though nothing follows": {superseded, func(s *story) {
 		retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Superseded = !abort.Superseded })
 	}},
@@ -108,8 +108,8 @@ var faults = map[string]fault{
 		s.completes("n1")
 		s.open("g9", 5, "", events.Change{Kind: events.ChangeFailure, Node: "n1"}, "n1")
 	}},
-	"a negotiation ends twice": {ended, func(s *story) { s.again(lastOf(s, events.Committed)) }},
-	"a generation is renegotiated": {ended, func(s *story) {
+	"a negotiation ends twice": {Ended, func(s *story) { s.again(lastOf(s, events.Committed)) }},
+	"a generation is renegotiated": {Ended, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Generation = 3 })
 	}},
 	"a commit without consent": {accepted, func(s *story) { s.remove(lastOf(s, events.Consented)) }},

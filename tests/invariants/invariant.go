@@ -29,7 +29,7 @@ type Invariant struct {
 var All = []Invariant{
 	gapless, Spoken, identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
-	ended, complete, broken, superseded, accepted, followed, verified, lost, stored, OneDigest,
+	Ended, complete, broken, superseded, accepted, followed, verified, lost, stored, OneDigest,
 	forward, Answered, traced,
 }
 

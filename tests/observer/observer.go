@@ -21,13 +21,14 @@ type Observer struct {
 	mutex   sync.Mutex
 	scene   Scene
 	lines   bytes.Buffer  // the log, as package invariants reads it
+	places  places        // of what was heard
 	news    chan struct{} // closed when something is heard
 	failure error
 }
 
 // Listen hears the log from its beginning until ctx ends. The streams have to be there.
 func Listen(ctx context.Context, b *bus.Bus) (*Observer, error) {
-	o := &Observer{scene: newScene(), news: make(chan struct{})}
+	o := &Observer{scene: newScene(), news: make(chan struct{}), places: places{}}
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		hear := func(event events.Event) { o.hear(stream, event) }
 		if _, err := b.Follow(ctx, stream, stream.Subjects(b.Cluster()), bus.All, hear); err != nil {
@@ -62,13 +63,31 @@ func (o *Observer) tell(change func() error) {
 	o.news = make(chan struct{})
 }
 
+// places is, by the name of a stream, up to where it was heard, and where the log began that it is in: one that takes the place of
+// another goes on behind it.
+type places map[string]*struct{ last, began uint64 }
+
+// of returns where a message is among all that was heard of its stream.
+func (p places) of(stream events.Stream, sequence uint64) uint64 {
+	known := p[stream.Name]
+	if known == nil {
+		known = &struct{ last, began uint64 }{}
+		p[stream.Name] = known
+	}
+	if known.began+sequence <= known.last {
+		known.began = known.last + 1 - sequence
+	}
+	known.last = known.began + sequence
+	return known.last
+}
+
 func (o *Observer) record(stream events.Stream, event events.Event) error {
 	envelope, err := bus.Encode(event)
 	if err != nil {
 		return err
 	}
 	return json.NewEncoder(&o.lines).Encode(map[string]any{
-		"stream": stream.Name, "sequence": event.Sequence, "logged": event.Logged, "subject": event.SubjectName(),
+		"stream": stream.Name, "sequence": o.places.of(stream, event.Sequence), "logged": event.Logged, "subject": event.SubjectName(),
 		"event": json.RawMessage(envelope),
 	})
 }

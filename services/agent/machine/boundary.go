@@ -83,7 +83,7 @@ func (m *Machine) passOver() {
 		if next.plan.Generation >= m.awaited || next.plan.ResumeStep == m.done || !m.named(next.plan.Nodes) {
 			return
 		}
-		m.plan, m.claimable, m.pending = &next, next.plan.Generation, m.pending[1:]
+		m.plan, m.trained, m.claimable, m.pending = &next, &next, next.plan.Generation, m.pending[1:]
 	}
 }
 
@@ -137,7 +137,7 @@ func (m *Machine) adopted(result Adopted) {
 		return
 	}
 	next := m.pending[0]
-	m.plan, m.pending = &next, m.pending[1:]
+	m.plan, m.trained, m.pending = &next, &next, m.pending[1:]
 	m.done, m.switched, m.stuck, m.claimable = next.plan.ResumeStep, true, false, next.plan.Generation
 	m.tookBack = false
 	m.pace.pending = next.plan.Generation

@@ -40,6 +40,7 @@ func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 		Snapshots:   len(m.settings.Tiers) > 0,
 		MemoryBytes: m.settings.MemoryBytes, StateCopies: m.settings.StateCopies, Samples: m.settings.Samples,
 		Neighbours: m.settings.Neighbours,
+		Trained:    m.past(),
 		Job:        m.settings.Job,
 	})})
 	return m.act()

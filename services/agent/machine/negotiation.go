@@ -82,6 +82,10 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		opening: heard[events.Opening]{event, opening}, offers: map[int][]events.Offer{},
 	}
 	m.hasToLeave(opening.Changes)
+	if len(opening.Recalls) > 0 {
+		m.recall(opening)
+		return
+	}
 	if opening.Abandon {
 		m.abandon(opening.Generation)
 		m.vouch()

@@ -281,7 +281,7 @@ func spoken(event events.Event) string {
 		Step                             *uint64
 		Holdings, Claims, Units          []json.RawMessage
 		Measurements, Snapshots          []json.RawMessage
-		Trained                          uint64
+		Trained                          json.RawMessage // of a join it is an object, of a consent a number
 		Unit                             *int
 	}
 	if err := json.Unmarshal(event.Data, &fields); err != nil {
@@ -297,7 +297,7 @@ func spoken(event events.Event) string {
 	if event.Kind == events.Consented {
 		text += fmt.Sprintf(" %t at %d: %d holdings", fields.Accepted, *fields.Step, len(fields.Holdings))
 		if fields.Claims != nil {
-			text += fmt.Sprintf(", %d claims of plan %d", len(fields.Claims), fields.Trained)
+			text += fmt.Sprintf(", %d claims of plan %s", len(fields.Claims), fields.Trained)
 		}
 		if fields.Snapshots != nil {
 			text += fmt.Sprintf(", %d snapshots", len(fields.Snapshots))

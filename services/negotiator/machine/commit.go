@@ -28,7 +28,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
-			m.state.Members[member.Node], joiner.Since, joiner.Lifted = joiner, cause.Logged, nil
+			m.state.Members[member.Node], joiner.Since, joiner.Lifted, joiner.Trained = joiner, cause.Logged, nil, nil
 		}
 		if leaves(under.Opening.Changes, member.Node) {
 			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}
@@ -51,7 +51,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Tellers = false, false, false, 0, nil
 	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.WentBack = 0, 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
-	m.state.Breaks.Dispute = dispute{}
+	m.state.Breaks.Dispute, m.state.Recall = dispute{}, recall{}
 	m.state.Prices.committed()
 	clear(m.state.Blamed)
 	m.state.Doubts, m.state.Finals = nil, nil

@@ -16,18 +16,22 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	switch {
 	case len(changes) == 0:
 		return m.heed(cause)
+	case m.regroups(cause):
+		return nil
+	case m.isOutdone():
+		return m.holdOlder(cause)
 	case m.lacks() > 0:
-		m.gather()
+		m.gather(gatherSeconds)
 		return nil
 	case len(m.state.after(changes)) == 0:
 		return m.lastOnes(cause)
 	}
-	m.state.Hold.Active, m.state.Hold.Seconds, m.state.Hold.Awaits = false, 0, nil
+	m.state.Hold.Active, m.state.Hold.Older, m.state.Hold.Seconds, m.state.Hold.Awaits = false, false, 0, nil
 	m.state.Paused = m.mustPause(changes)
 	if m.state.Paused && m.state.Stopped.IsZero() {
 		m.state.Stopped = cause.Logged
 	}
-	generation := m.state.generation() + 1
+	generation := m.known() + 1
 	under := &negotiation{
 		ID: fmt.Sprintf("g%d-%.12s", generation,
 			strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
@@ -38,9 +42,13 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		Negotiation: under.ID, Generation: generation, Changes: changes,
 		Members: membersOf(m.state.participants(changes)), Abandon: m.state.Paused, Connect: m.linksToOpen(changes),
 	}
-	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && m.readers(changes)
+	under.Opening.Recalls = m.recalls(under.Opening.Members)
+	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && len(under.Opening.Recalls) == 0 && m.readers(changes)
 	m.state.Negotiation = under
 	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
+	if len(under.Opening.Recalls) > 0 {
+		return said
+	}
 	return append(said, m.askEarly(cause)...)
 }
 
@@ -145,6 +153,9 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	under := m.under(consent.Negotiation, protocol.Consenting)
 	if under == nil || !under.takesPart(consent.Node, consent.Incarnation) {
 		return nil
+	}
+	if len(under.Opening.Recalls) > 0 {
+		return m.recalled(cause, consent)
 	}
 	if !consent.Accepted {
 		return m.objected(cause, consent)

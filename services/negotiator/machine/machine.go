@@ -36,6 +36,7 @@ type Machine struct {
 	rung   map[string]bool // alarms told
 	retold time.Time       // that the job is complete, after it was logged at this time
 
+	began      time.Time       // the log; zero: long ago
 	looked     bool            // at the links of all who wait, and nothing but measurements was heard since
 	maySuffice map[string]bool // who waited and whose links sufficed then, and the ends of those measured since
 }
@@ -78,6 +79,7 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingDigested:    events.Handling((*Machine).digested),
 	events.TrainingCompleted:   events.Handling((*Machine).completed),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
+	events.LogAccepted:         events.Handling((*Machine).accepted),
 }
 
 // Hears returns the kinds of event the machine handles.

@@ -45,6 +45,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		Snapshots:   join.Snapshots,
 		SpeedFactor: m.usualSpeed(),
 		Lifted:      lifted,
+		Trained:     join.Trained,
 	}
 	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}

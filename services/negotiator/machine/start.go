@@ -13,23 +13,24 @@ const gatherSeconds = 3
 
 // lacks returns how many nodes are to come before the first plan: the operator or the job may want several.
 func (m *Machine) lacks() int {
-	if m.state.Plan != nil || len(m.state.Joiners) == 0 {
+	if m.state.Plan != nil || len(m.state.Joiners) == 0 || m.isForgotten() {
 		return 0
 	}
 	return max(m.settings.StartNodes, m.state.Job.LeastNodes()) - len(m.state.Joiners)
 }
 
 // gather has the first plan wait for more nodes. That is said later, unless they come.
-func (m *Machine) gather() {
+func (m *Machine) gather(seconds float64) {
 	if m.state.Hold.Active && m.state.Hold.Seconds > 0 {
 		return // it waits already
 	}
-	m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, Seconds: gatherSeconds}
+	m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, Seconds: seconds}
 }
 
 // tryAgain negotiates what the cluster was held for, or says for how many nodes its first plan waits.
 func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	m.state.Hold.Seconds = 0 // who joins next, after all who joined are gone, has the time begin anew
+	m.state.Recall.Gathered = m.isForgotten()
 	if m.lacks() <= 0 {
 		return m.openNext(cause)
 	}

@@ -38,6 +38,7 @@ type state struct {
 	Misread     map[string]bool        `json:"misread"`   // nodes that could not read a snapshot lately
 	Gone        map[string]string      `json:"gone"`      // incarnations of Plan that are proven to be gone, by node
 	Fallen      map[string]uint64      `json:"fallen"`    // steps that nodes had completed which were lost since the last commit
+	Recall      recall                 `json:"recall,omitzero"`
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
@@ -68,17 +69,18 @@ type state struct {
 // member is a node that is active or wants to be.
 type member struct {
 	events.Member
-	MemoryBytes int64     `json:"memoryBytes"`
-	StateCopies int       `json:"stateCopies,omitempty"`
-	Samples     int64     `json:"samples,omitempty"` // of its local data
-	SpeedFactor float64   `json:"speedFactor"`       // as it told it last
-	Took        took      `json:"took,omitzero"`
-	OtherBytes  int64     `json:"otherBytes,omitempty"` // in use beside what the job's layers say; zero: not known
-	Snapshots   bool      `json:"snapshots"`            // it may be able to read some
-	Lifted      []string  `json:"lifted,omitempty"`     // by "a b": cuts that its join lifts, while it is not committed
-	Stepped     uint64    `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
-	Since       time.Time `json:"since"`                // it takes part, by the log's clock; zero: not yet
-	NotBefore   time.Time `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
+	MemoryBytes int64           `json:"memoryBytes"`
+	StateCopies int             `json:"stateCopies,omitempty"`
+	Samples     int64           `json:"samples,omitempty"` // of its local data
+	SpeedFactor float64         `json:"speedFactor"`       // as it told it last
+	Took        took            `json:"took,omitzero"`
+	OtherBytes  int64           `json:"otherBytes,omitempty"` // in use beside what the job's layers say; zero: not known
+	Snapshots   bool            `json:"snapshots"`            // it may be able to read some
+	Lifted      []string        `json:"lifted,omitempty"`     // by "a b": cuts that its join lifts, while it is not committed
+	Trained     *events.Trained `json:"trained,omitempty"`    // before it asked, as its join says, while it is not committed; nil: nothing
+	Stepped     uint64          `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
+	Since       time.Time       `json:"since"`                // it takes part, by the log's clock; zero: not yet
+	NotBefore   time.Time       `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 
 // leaver is a process that may still train towards the step at which a plan takes over that does without it.
@@ -94,6 +96,7 @@ type hold struct {
 	InARow  int      `json:"inARow"`            // without a new change between them
 	Seconds float64  `json:"seconds,omitempty"` // to wait for nodes that may come back; zero: until the next retry
 	Awaits  []string `json:"awaits,omitempty"`  // nodes without which there is no plan
+	Older   bool     `json:"older,omitempty"`   // the log is older than what nodes trained
 }
 
 // negotiation is a change under way.

@@ -48,6 +48,9 @@ type world struct {
 	tiers bool                         // whoever joins may have snapshots
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
 	lacks int                          // who trains holds the units from this one on
+
+	trained   map[string]*events.Trained // what nodes held before they joined, all of it
+	remembers map[string]*events.Plan    // the plan that each tells where it is recalled
 }
 
 func newWorld(t *testing.T, nodes int) *world { return newPartitionedWorld(t, nodes, 0) }
@@ -152,7 +155,7 @@ func (w *world) join(node string) {
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
 		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
-		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node],
+		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
 			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
@@ -226,6 +229,12 @@ func (w *world) consent(opening events.Opening) {
 			continue
 		}
 		consent := &events.Consent{Negotiation: opening.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: w.step}
+		if past := w.trained[member.Node]; past != nil && opening.Generation == past.Generation+1 && len(opening.Recalls) == 0 {
+			consent.Trained, consent.Claims = past.Generation, claimed(past.Step, "good", 0, 1, 2)
+		}
+		if slices.Contains(opening.Recalls, member.Node) {
+			consent.Plan = w.remembers[member.Node]
+		}
 		if w.trains(member) || opening.Generation == 1 {
 			units := events.Range{First: w.lacks, End: 3 * (1 + w.partitions)}
 			consent.Holdings = []events.Holding{{Units: units, Steps: []uint64{w.step}, Current: !opening.Abandon}}

@@ -241,7 +241,8 @@ func says(change changes.Change, attempt changes.Attempt, event events.Event) st
 func aside(event events.Event) string {
 	switch event.Kind {
 	case events.NodeLost, events.LinkLost, events.LinkRestored, events.StepBroken, events.StepDelayed, events.ReplicaDiverged,
-		events.JoinRequested, events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested:
+		events.JoinRequested, events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested,
+		events.LogAccepted:
 		return reasonOf(event)
 	case events.TrainingCompleted:
 		if end := changes.EndOf(event); end != nil {

@@ -34,6 +34,9 @@ func (f *Follower) Next() *Message {
 	return stored
 }
 
+// Begin has the follower read from the beginning of what there is now.
+func (f *Follower) Begin() { f.from, f.onlyNew = 1, false }
+
 // Of reports whether the follower reads a stream.
 func (f *Follower) Of(s *Stream) bool { return f.stream == s }
 

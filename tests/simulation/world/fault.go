@@ -179,6 +179,7 @@ var verbs = []verb{
 		bound(1)
 		a.after(w, func() { bound(0) })
 	}},
+	{"wipe store", func(w *World, _ args) { w.wipe() }},
 	{"trim log", func(w *World, _ args) { w.trim() }},
 	{"trim plans", func(w *World, _ args) { w.trimPlans() }},
 	{"drop payloads", func(w *World, _ args) { w.dropPayloads() }},

@@ -13,11 +13,13 @@ import (
 // hub is the modelled JetStream, and what becomes of requests on their way to it.
 type hub struct {
 	*stream.Server
-	skew  time.Duration // its clock is ahead of the world's by so much
-	odds  map[stream.Fate]float64
-	heard map[*stream.Stream]uint64 // up to which the world has looked
-	log   map[*stream.Stream][]events.Event
-	apart int // bytes of the largest payload that travels in its event
+	skew   time.Duration // its clock is ahead of the world's by so much
+	odds   map[stream.Fate]float64
+	heard  map[*stream.Stream]uint64 // up to which the world has looked
+	made   time.Time                 // its store, where that was wiped
+	before map[*stream.Stream]uint64 // messages that were wiped
+	log    map[*stream.Stream][]events.Event
+	apart  int // bytes of the largest payload that travels in its event
 }
 
 // payloadsApart is how long an event's data may be to travel in the event. It is small, so that plans take the other way.
@@ -27,7 +29,7 @@ func newHub(c Cluster) *hub {
 	server := stream.NewServer(events.EventStream, events.PlanStream, stream.Limits{}, c.Seed%2 == 0)
 	h := &hub{
 		Server: server, odds: map[stream.Fate]float64{}, apart: payloadsApart,
-		heard: map[*stream.Stream]uint64{}, log: map[*stream.Stream][]events.Event{},
+		heard: map[*stream.Stream]uint64{}, before: map[*stream.Stream]uint64{}, log: map[*stream.Stream][]events.Event{},
 	}
 	if c.Provisioned {
 		h.provision()
@@ -91,7 +93,9 @@ func (h *hub) fresh(s *stream.Stream) []events.Event {
 			break
 		}
 		h.heard[s]++
-		fresh = append(fresh, loop.Heard(&stored))
+		event := loop.Heard(&stored)
+		event.Sequence += h.before[s]
+		fresh = append(fresh, event)
 	}
 	return fresh
 }

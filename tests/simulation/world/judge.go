@@ -72,7 +72,9 @@ func (w *World) judgeLog(ended bool) {
 		broken := len(w.stains) > 0 && violation.Invariant == invariants.OneDigest.Says // by the script
 		unread := w.emptied && violation.Invariant == invariants.Spoken.Says            // a message whose payload is gone
 		lied := w.lies && invariants.RestsOnWords(violation.Invariant)
-		if broken || unread || lied || !ended && violation.Invariant == invariants.Answered.Says {
+		// Nobody closes what was open in a log that is gone.
+		gone := w.wiped && (violation.Invariant == invariants.Ended.Says || violation.Invariant == invariants.Answered.Says)
+		if broken || unread || lied || gone || !ended && violation.Invariant == invariants.Answered.Says {
 			continue
 		}
 		w.misled = true

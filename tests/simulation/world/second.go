@@ -63,7 +63,7 @@ func (w *World) noteAsked(event events.Event) {
 	}
 	for _, p := range w.byName(join.Node).processes() {
 		if p.incarnation == join.Incarnation {
-			p.asked = event.Sequence
+			p.asked = event.Sequence - w.hub.before[w.hub.Events]
 		}
 	}
 }

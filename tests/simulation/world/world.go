@@ -54,6 +54,7 @@ type World struct {
 	misled      bool                      // the log was found wrong
 	lies        bool                      // a node lies
 	emptied     bool                      // payloads were dropped before all had read them
+	wiped       bool                      // the hub's store was
 	judged      int                       // events of the log that are kept; zero: all
 	planned     []ledger.Plan
 	trained     []ledger.Entry
@@ -181,8 +182,12 @@ func New(c Cluster, verbose bool) *World {
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
-		"monitor":    func() shared.Machine { return monitor.New(monitorSettings()) },
-		"negotiator": func() shared.Machine { return negotiator.New(negotiatorSettings(c)) },
+		"monitor": func() shared.Machine { return monitor.New(monitorSettings()) },
+		"negotiator": func() shared.Machine {
+			m := negotiator.New(negotiatorSettings(c))
+			m.Began(w.hub.made)
+			return m
+		},
 		"planner": func() shared.Machine {
 			return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
 		},

@@ -17,6 +17,7 @@ import (
 	"github.com/reknit/reknit/services/monitor"
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/planner"
+	"github.com/reknit/reknit/services/reknit/accept"
 	"github.com/reknit/reknit/services/reknit/agentd"
 	"github.com/reknit/reknit/services/reknit/audit"
 	"github.com/reknit/reknit/services/reknit/connect"
@@ -110,7 +111,7 @@ func root() *cobra.Command {
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(),
 		inventory.Nodes(), inventory.Links(), policies.Command(), audit.Command(), doctor.Command(), version.Command(),
 	)
-	group(root, "Change it:", drain.Command(), remove.Command())
+	group(root, "Change it:", drain.Command(), remove.Command(), accept.Command())
 	group(root, "Run a cluster, or a part of one:",
 		dev.Command(), up.Command(), provision.Command(),
 		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),

@@ -1,0 +1,179 @@
+package machine
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// A log whose store was wiped knows nothing, and living nodes know it all: which plan they train under, and how far they are. They
+// ask for a place again, and say that they trained. The cluster waits until those who lost the same log are back, has some of
+// them tell the plan, and takes it for the one in force. From there it is as after the loss of all members at once: nodes claim what
+// they hold, and go on under a plan whose parent is the one that was recalled.
+
+const (
+	// youngSeconds is within which whoever lost the log's store is back: agents look for their server each 0.25 to 0.5 s, and ask for
+	// a place as soon as they see that the log is another one. A log is not begun anew before.
+	youngSeconds = 2
+	// mostRecalls is how many nodes are asked for the plan: it is long, and all have the same.
+	mostRecalls = 3
+)
+
+// recall is how far the machine is with a plan that the log has lost.
+type recall struct {
+	Gathered bool   `json:"gathered,omitempty"` // those who trained have had the time to come
+	Taken    uint64 `json:"taken,omitempty"`    // generation of the plan that was recalled, since which nothing was committed
+	Accepted bool   `json:"accepted,omitempty"` // an operator accepts that the log is older than what nodes trained
+}
+
+// Began tells when the log was made, by its own clock.
+func (m *Machine) Began(at time.Time) { m.began = at }
+
+// regroups has the first plan of a young log, and that which follows a lost one, wait for those who may have trained.
+func (m *Machine) regroups(cause events.Event) bool {
+	young := youngSeconds - cause.Logged.Sub(m.began).Seconds()
+	switch {
+	case m.isForgotten() && !m.state.Recall.Gathered:
+		m.gather(gatherSeconds)
+		return true
+	case m.state.Plan == nil && !m.isForgotten() && young > 0:
+		m.gather(young)
+		return true
+	}
+	return false
+}
+
+// past returns what most of the joiners that trained before say they trained; of two of which as many tell the later one.
+func (m *Machine) past() events.Trained {
+	told := map[events.Trained]int{}
+	for _, joiner := range m.state.Joiners {
+		if past := joiner.Trained; past != nil && past.Plan != "" {
+			told[events.Trained{Generation: past.Generation, Plan: past.Plan}]++
+		}
+	}
+	return slices.MaxFunc(append(slices.Collect(maps.Keys(told)), events.Trained{}), func(a, b events.Trained) int {
+		return cmp.Or(cmp.Compare(told[a], told[b]), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Plan, b.Plan))
+	})
+}
+
+// isForgotten reports whether nodes trained under a later plan than the log has, and nothing was committed in this log.
+func (m *Machine) isForgotten() bool {
+	known := m.state.Recall
+	return m.past().Generation > m.state.generation() && (m.state.Plan == nil || known.Taken > 0 || known.Accepted)
+}
+
+// isOutdone reports whether the log is older than what nodes trained: it has committed plans, and more nodes tell of one later plan than
+// are members under the one in force. Fewer may lie.
+func (m *Machine) isOutdone() bool {
+	past := m.past()
+	if past.Generation <= m.state.generation() || m.isForgotten() {
+		return false
+	}
+	return len(m.tellers(past)) > len(m.state.Members)
+}
+
+// tellers returns the joiners that trained under a plan, by name.
+func (m *Machine) tellers(past events.Trained) (nodes []string) {
+	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
+		if told := m.state.Joiners[node].Trained; told != nil && told.Plan == past.Plan {
+			nodes = append(nodes, node)
+		}
+	}
+	return nodes
+}
+
+// holdOlder decides nothing until an operator has: what the log lacks happened, and to go on would undo or repeat it. It is said once, and
+// at each retry.
+func (m *Machine) holdOlder(cause events.Event) []events.Event {
+	if m.state.Hold.Active && m.state.Hold.Older && cause.Kind != events.NegotiationOverdue {
+		return nil
+	}
+	past := m.past()
+	nodes := m.tellers(past)
+	step := m.state.Joiners[nodes[0]].Trained.Step
+	said := m.hold(fmt.Sprintf(events.OlderLog+": it ends at generation %d, and %s trained under generation %d, to step %d. Nothing is "+
+		"decided until an operator has put the newer log back, or runs: reknit log accept", m.state.generation(),
+		named(nodes, func(node string) string { return node }), past.Generation, step))(cause)
+	m.state.Hold.Older = true
+	return said
+}
+
+// accepted goes on from what living nodes hold, where the log is older than that.
+func (m *Machine) accepted(cause events.Event, _ events.Acceptance) []events.Event {
+	if !m.isOutdone() {
+		return nil
+	}
+	m.state.Recall.Accepted = true
+	if m.state.Negotiation != nil {
+		return m.renew(cause)
+	}
+	return m.openNext(cause)
+}
+
+// known returns the generation of the newest plan that anybody speaks of.
+func (m *Machine) known() uint64 {
+	if m.isForgotten() {
+		return m.past().Generation
+	}
+	return m.state.generation()
+}
+
+// recalls returns the members that are to tell the plan that the log has lost; none where it has not.
+func (m *Machine) recalls(members []events.Member) (asked []string) {
+	if !m.isForgotten() {
+		return nil
+	}
+	past := m.past()
+	for _, member := range members {
+		joiner := m.state.Joiners[member.Node]
+		if joiner != nil && joiner.Trained != nil && joiner.Trained.Plan == past.Plan && len(asked) < mostRecalls {
+			asked = append(asked, member.Node)
+		}
+	}
+	return asked
+}
+
+// recalled takes the plan that a member tells for the one in force, and negotiates anew. If all who are asked have told nothing, or
+// another plan, they are refused: they ask again, and nobody begins anew with them or waits for them.
+func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.Event {
+	under, past := m.state.Negotiation, m.past()
+	if plan := consent.Plan; plan != nil && m.isThat(plan, past) {
+		m.takeBack(cause, plan, past.Plan)
+		return m.abort(cause, fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node), m.openNext)
+	}
+	under.Consents[consent.Node] = events.Consent{Node: consent.Node}
+	m.answered(consent.Node)
+	if m.awaitsAnswers() {
+		return nil
+	}
+	reason := fmt.Sprintf("it says that it trained under plan %d, which the log does not have, and does not tell that plan", past.Generation)
+	return m.abort(cause, reason, m.refuseChanges(reason, func(change events.Change) bool {
+		return slices.Contains(under.Opening.Recalls, change.Node)
+	}))
+}
+
+// isThat reports whether a plan is the one that nodes said they trained under, and fits the job.
+func (m *Machine) isThat(plan *events.Plan, past events.Trained) bool {
+	data, err := json.Marshal(plan)
+	return err == nil && events.Digest(data) == past.Plan && plan.Generation == past.Generation &&
+		plan.Cluster == m.settings.Cluster && plan.UnitCount() == m.state.Job.Units()
+}
+
+// takeBack makes a plan the one in force, of whose members none is here yet.
+func (m *Machine) takeBack(cause events.Event, plan *events.Plan, digest string) {
+	m.state.Plan, m.state.PlanDigest, m.state.Recall = plan, digest, recall{Taken: plan.Generation}
+	m.state.Data = protocol.Data{}.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
+	m.state.Paused, m.state.Deferred, m.state.Abandoned = true, true, plan.Generation
+	m.state.Committed, m.state.Stopped = cause.Logged, cause.Logged
+	for _, member := range plan.Nodes {
+		if _, placed := plan.Holds(member.Node); placed {
+			m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: member.Node, Cause: cause.ID})
+		}
+	}
+}

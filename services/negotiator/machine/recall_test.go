@@ -1,0 +1,143 @@
+package machine
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// wiped is a cluster whose log has lost all, at step 40 of generation 2; its nodes know it still, and have not joined yet.
+func wiped(t *testing.T) (w *world, lost events.Event) {
+	before := newWorld(t, 3)
+	before.join("n4")
+	before.run()
+	before.tick(time.Second)
+	i := slices.IndexFunc(before.said, func(event events.Event) bool {
+		return event.Kind == events.PlanCommitted && event.Subject == "2"
+	})
+	lost = before.said[i]
+	plan := must[events.Plan](t, lost)
+	w = newEmptyWorld(t, 3, 0)
+	w.sequence = 1000 // their next processes are others
+	w.machine.Began(w.now)
+	w.trained, w.remembers = map[string]*events.Trained{}, map[string]*events.Plan{}
+	for _, member := range plan.Nodes {
+		w.trained[member.Node] = &events.Trained{Generation: 2, Plan: lost.Digest(), Step: 40}
+		w.remembers[member.Node] = &plan
+	}
+	return w, lost
+}
+
+// goesOn fails where the next plan is not one that goes on from the one that was lost.
+func (w *world) goesOn(lost events.Event, nodes string) {
+	w.t.Helper()
+	plans := w.plans()
+	if len(plans) == 0 {
+		w.t.Fatalf("there is no plan; held %+v", w.held())
+	}
+	if plan := plans[0]; plan.Generation != 3 || plan.Parent != lost.Digest() || plan.ResumeStep != 40 || plan.Data.ConsumedSamples != 40*12 {
+		w.t.Errorf("generation %d behind %s goes on at step %d and sample %d", plan.Generation, plan.Parent, plan.ResumeStep,
+			plan.Data.ConsumedSamples)
+	}
+	if w.nodes() != nodes {
+		w.t.Errorf("nodes %q, expected %q", w.nodes(), nodes)
+	}
+}
+
+func TestALogThatHasLostAllLearnsItsPlanFromLivingNodesAndGoesOn(t *testing.T) {
+	w, lost := wiped(t)
+	w.join("n1")
+	w.run()
+	w.tick(time.Second)
+	w.join("n3")
+	w.run()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n3")
+}
+
+func TestANewNodeDoesNotBeginAnewBesideLivingNodesThatAreNotBackYet(t *testing.T) {
+	w, lost := wiped(t)
+	w.machine.settings.StartNodes = 1
+	w.join("n9")
+	w.run()
+	w.tick(time.Second)
+	w.join("n1")
+	w.run()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n9")
+}
+
+func TestALogThatIsNewIsBegunOnceNobodyComesBack(t *testing.T) {
+	w, _ := wiped(t)
+	w.machine.settings.StartNodes = 1
+	w.join("n9")
+	w.run()
+	w.tick(time.Second)
+	if len(w.plans()) > 0 {
+		t.Fatal("nobody had the time to come back")
+	}
+	w.tick(2 * time.Second)
+	if plans := w.plans(); len(plans) != 1 || plans[0].Generation != 1 {
+		t.Errorf("%d plans, held %+v", len(plans), w.held())
+	}
+}
+
+func TestANodeThatTellsOfALaterPlanThanMostIsNotFollowed(t *testing.T) {
+	w, lost := wiped(t)
+	w.trained["n2"] = &events.Trained{Generation: 99, Plan: events.Digest([]byte("a lie")), Step: 7000}
+	for _, node := range []string{"n2", "n1", "n3"} {
+		w.join(node)
+	}
+	w.run()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n2 n3")
+}
+
+func TestWhoIsAskedForThePlanAndTellsAnotherOneIsNotBelieved(t *testing.T) {
+	w, lost := wiped(t)
+	other := *w.remembers["n1"]
+	other.ResumeStep = 7000
+	w.remembers["n1"], w.remembers["n2"] = &other, nil
+	for _, node := range []string{"n1", "n2", "n3", "n4"} {
+		w.join(node)
+	}
+	w.run()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n2 n3 n4")
+}
+
+func TestNodesThatTellNoPlanAreRefusedAndNobodyBeginsAnewWithThem(t *testing.T) {
+	w, lost := wiped(t)
+	right := w.remembers
+	w.remembers = nil
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.join(node)
+	}
+	w.run()
+	w.tick(5 * time.Second)
+	if refused := slices.ContainsFunc(w.said, isRefusal); !refused || len(w.plans()) > 0 {
+		t.Fatalf("somebody was refused: %v; %d plans", refused, len(w.plans()))
+	}
+	w.remembers = right
+	for _, node := range []string{"n1", "n2", "n3", "n4"} {
+		w.join(node)
+	}
+	w.run()
+	w.tick(time.Minute)
+	w.goesOn(lost, "n1 n2 n3 n4")
+}
+
+func TestARecallSurvivesTheNegotiator(t *testing.T) {
+	w, lost := wiped(t)
+	w.join("n1")
+	w.run()
+	w.restart()
+	w.join("n2")
+	w.run()
+	w.tick(2 * time.Second)
+	w.restart()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n2")
+}
