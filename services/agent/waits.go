@@ -2,9 +2,12 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
@@ -55,11 +58,36 @@ func (s *Session) remind() {
 	case s.waiting.due():
 		s.sayWaits()
 	case s.waiting.Reason == "" && s.machine.Snapshot().Generation == 0:
-		slog.Warn("no plan yet, and nobody says why: most likely no services serve this cluster",
-			"node", s.config.Node, "cluster", s.config.Cluster, "connected", s.bus.Conn().IsConnected(),
-			"do", fmt.Sprintf("set REKNIT_CLUSTER to the one that they serve (reknit status tells which there are), or start services: "+
-				"reknit up --cluster %s --dir %[1]s-data --port 0 says how trainers join it", s.config.Cluster))
+		go s.sayThatThereIsNoPlan(s.bus.Conn().IsConnected())
 	}
+}
+
+// sayThatThereIsNoPlan tells it with what the negotiator says for itself: one that works is at something that takes longer, an agreement
+// or a step that others are in. Nodes of a secured installation may not ask, and then nobody is blamed.
+func (s *Session) sayThatThereIsNoPlan(connected bool) {
+	about := []any{"node", s.config.Node, "cluster", s.config.Cluster, "connected", connected}
+	switch works, known := s.negotiates(); {
+	case works:
+		slog.Info("no plan yet, and the services work: they wait for others", append(about, "do",
+			"reknit explain tells for whom, and reknit status what those are at")...)
+	case known:
+		slog.Warn("no plan yet, and no services serve this cluster", append(about,
+			"do", fmt.Sprintf("set REKNIT_CLUSTER to the one that they serve (reknit status tells which there are), or start services: "+
+				"reknit up --cluster %s --dir %[1]s-data --port 0 says how trainers join it", s.config.Cluster))...)
+	default:
+		slog.Info("no plan yet, and nobody says why", append(about, "do", "ask with the kit of a user: reknit status")...)
+	}
+}
+
+// negotiates asks whether a negotiator acts for the cluster; known is false where it cannot be told.
+func (s *Session) negotiates() (works, known bool) {
+	if s.bus.Secured() || !s.bus.Conn().IsConnected() {
+		return false, false
+	}
+	ctx, cancel := context.WithTimeout(s.context, lookTime)
+	defer cancel()
+	_, err := s.bus.Conn().RequestWithContext(ctx, events.LeaseSubject(s.config.Cluster, "negotiator"), nil)
+	return err == nil, err == nil || errors.Is(err, nats.ErrNoResponders)
 }
 
 // waits tells who reads the log why training waits, and that it goes on. Called with the mutex held.

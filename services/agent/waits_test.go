@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/reknit/reknit/events"
 )
 
@@ -49,9 +51,15 @@ func (j *journal) expect(t *testing.T, times int, words string) {
 
 // newcomer returns a hub with a node that waits for a plan, and is reminded of it soon.
 func newcomer(t *testing.T) *hub {
-	before := remindEvery
-	remindEvery = 20 * time.Millisecond
 	h := newHub(t)
+	h.wait()
+	return h
+}
+
+// wait has a node wait for a plan.
+func (h *hub) wait() {
+	t, before := h.t, remindEvery
+	remindEvery = 20 * time.Millisecond
 	h.join("n1")
 	ended := make(chan struct{})
 	go func() {
@@ -59,7 +67,6 @@ func newcomer(t *testing.T) *hub {
 		h.sessions[0].Boundary(t.Context(), 0, new(kernel))
 	}()
 	t.Cleanup(func() { <-ended; remindEvery = before })
-	return h
 }
 
 func (h *hub) hold(awaits ...string) {
@@ -110,9 +117,28 @@ func TestWhoLeftAndEndedHadCompletedNothing(t *testing.T) {
 	log.expect(t, 2, "start the nodes that are awaited again")
 }
 
-func TestWhereNobodySpeaksItIsToldThatNoServicesServeTheCluster(t *testing.T) {
+func TestWhereNoNegotiatorAnswersItIsToldThatNoServicesServeTheCluster(t *testing.T) {
 	log := recorded(t)
 	newcomer(t)
-	log.expect(t, 1, "most likely no services serve this cluster")
+	log.expect(t, 1, `level=WARN msg="no plan yet, and no services serve this cluster"`)
 	log.expect(t, 1, "set REKNIT_CLUSTER to the one that they serve")
+}
+
+// Services were blamed each ten seconds while they worked: a step took ten seconds, or rank 0 evaluated.
+func TestWhereANegotiatorAnswersTheServicesAreNotBlamed(t *testing.T) {
+	log := recorded(t)
+	h := newHub(t)
+	answers, err := h.bus.Conn().Subscribe(events.LeaseSubject("c", "negotiator"), func(asked *nats.Msg) { _ = asked.Respond(nil) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answers.Unsubscribe()
+	if err := h.bus.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	h.wait()
+	log.expect(t, 2, `level=INFO msg="no plan yet, and the services work: they wait for others"`)
+	if strings.Contains(log.String(), "level=WARN msg=\"no plan yet") {
+		t.Errorf("it warns:\n%s", log)
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -53,9 +54,10 @@ func Enter(folder string) (options []nats.Option, api string, err error) {
 	return k.options, k.API, err
 }
 
+var onlyHere = regexp.MustCompile(`^nats://(127\.[0-9.]+|localhost|\[::1\])(:[0-9]+)?$`) // URL of a server that no other machine reaches
 func openKit(config Config) (k kit, err error) {
 	if config.Kit == "" {
-		if !config.Command {
+		if !config.Command && !onlyHere.MatchString(config.URL) {
 			slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)
 		}
 		return kit{}, nil

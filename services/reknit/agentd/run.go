@@ -25,9 +25,9 @@ const (
 	soundAfter = 5 * time.Minute // a trainer that ran so long has all its restarts again
 )
 
-// aloneAfter is when a script that has not joined is said to train alone: soon, for a checkpoint may be overwritten
-// meanwhile, and once more when imports and data have had their time.
-var aloneAfter = []time.Duration{10 * time.Second, time.Minute}
+// aloneAfter is when a script that has not joined is said not to have: imports, data and a pretrained model have had their time, and
+// whoever trains alone without knowing it is told before much is lost.
+var aloneAfter = time.Minute
 
 // parent runs a trainer and is its parent: it knows of its end at once.
 type parent struct {
@@ -142,10 +142,8 @@ func (p *parent) once() (status int, err error) {
 	}
 	p.started++
 	slog.Info("the trainer runs", "pid", p.child.pid(), "socket", p.server.Socket)
-	for _, after := range aloneAfter {
-		alone := time.AfterFunc(after, func() { p.sayThatItTrainsAlone(after) })
-		defer alone.Stop()
-	}
+	alone := time.AfterFunc(aloneAfter, p.sayThatItHasNotJoined)
+	defer alone.Stop()
 	for {
 		select {
 		case ended := <-p.child.ended:
@@ -164,12 +162,12 @@ func (p *parent) once() (status int, err error) {
 	}
 }
 
-// sayThatItTrainsAlone tells who started a script that knows nothing of the agent what he has.
-func (p *parent) sayThatItTrainsAlone(after time.Duration) {
+// sayThatItHasNotJoined tells who started a script that may know nothing of the agent what he has.
+func (p *parent) sayThatItHasNotJoined() {
 	if !p.server.Knows() {
-		slog.Warn("the script has not joined: until it does, it trains alone, as rank 0 of a world of 1, and may overwrite the "+
-			"others' checkpoint. reknit.py or reknit_torch.py joins; a script that knows nothing of Reknit is started with --unchanged",
-			"after", after.String(), "socket", p.server.Socket)
+		slog.Warn("the script has not joined yet. If it trains already, it trains alone, as rank 0 of a world of 1, and may overwrite the "+
+			"others' checkpoint: reknit.py or reknit_torch.py joins, and a script that knows nothing of Reknit is started with --unchanged",
+			"after", aloneAfter.String(), "socket", p.server.Socket)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats-server/v2/server"
@@ -39,6 +40,9 @@ type Finding struct {
 	Do    string `json:"do,omitempty"`
 }
 
+// inTheWay is said of what cannot be looked at before something else is mended.
+const inTheWay = "something above is in the way"
+
 // The states of a finding.
 const (
 	fine    = "ok"
@@ -52,6 +56,7 @@ type doctor struct {
 	live     connect.Flags
 	node     agentd.Config
 	kit      bus.Identity // zero where the installation is not secured
+	unfit    bool         // nobody is let in with it
 	conn     *nats.Conn
 	api      jetstream.JetStream // that is asked
 	js       jetstream.JetStream // the same, once it has answered
@@ -111,7 +116,7 @@ func (d *doctor) examine(ctx context.Context) {
 		{"disk", nil, d.disk},
 	} {
 		if check.needs != nil && !check.needs() {
-			d.findings = append(d.findings, Finding{Check: check.name, State: unseen, Says: "something above is in the way"})
+			d.findings = append(d.findings, Finding{Check: check.name, State: unseen, Says: inTheWay})
 			continue
 		}
 		for _, finding := range check.make(ctx) {
@@ -151,11 +156,19 @@ func (d *doctor) print(w io.Writer, asJSON bool) error {
 	}
 	w = tell.Showing(w, d.names.Shown)
 	table := tell.Table(w)
+	var hidden []string
 	for _, finding := range d.findings {
+		if finding.Says == inTheWay {
+			hidden = append(hidden, finding.Check)
+			continue
+		}
 		tell.Row(table, finding.Says, 90, finding.Check, finding.State)
 		if finding.Do != "" {
 			tell.Row(table, "-> "+finding.Do, 90, "", "")
 		}
+	}
+	if len(hidden) > 0 {
+		tell.Row(table, inTheWay+" of: "+strings.Join(hidden, ", "), 90, "the rest", unseen)
 	}
 	return table.Flush()
 }

@@ -143,9 +143,15 @@ func TestCopiesThatDifferedUnderAnOlderPlanAreNoFinding(t *testing.T) {
 // examined runs the command, and returns what is not well, a line "check: says" each.
 func examined(t *testing.T, url string) (findings []string, err error) {
 	t.Helper()
+	return examinedIn(t, url, "c")
+}
+
+// examinedIn names a cluster, or none.
+func examinedIn(t *testing.T, url, cluster string) (findings []string, err error) {
+	t.Helper()
 	var printed strings.Builder
 	command := Command()
-	command.SetArgs([]string{"--json", "--nats", url, "--cluster", "c"})
+	command.SetArgs([]string{"--json", "--nats", url, "--cluster", cluster})
 	command.SetOut(&printed)
 	err = command.ExecuteContext(t.Context())
 	var all []Finding

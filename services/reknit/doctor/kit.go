@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -48,13 +50,23 @@ func (d *doctor) keys(context.Context) []Finding {
 	if d.node.Node != "" && d.isNode() && d.node.Node != d.kit.Key {
 		return found(wrong, "unset REKNIT_AGENT_NODE, or set it to "+d.kit.Key, "it is that of another node than %s", d.node.Node)
 	}
+	if _, err := tls.LoadX509KeyPair(filepath.Join(d.node.Kit, bus.CertificateFile), filepath.Join(d.node.Kit, bus.KeyFile)); err != nil {
+		d.unfit = true
+		return found(wrong, mendKit, "its certificate and key cannot be used: %v", err)
+	}
+	is, named := clusterOf(d.node.Kit), cmp.Or(d.live.Cluster, os.Getenv("REKNIT_CLUSTER"))
+	if is != "" && named != "" && is != named {
+		d.unfit = true
+		return found(wrong, "unset REKNIT_CLUSTER, or set it to "+is, "it is for the cluster %s, and %s is named", is, named)
+	}
+	d.live.Cluster = cmp.Or(named, is)
 	if d.isNode() {
 		if _, err := seal.Open(d.node.Kit); err != nil {
-			return found(wrong, "run reknit provision security again, and put the new kit in the place of this one", "%v", err)
+			return found(wrong, mendKit, "%v", err)
 		}
 	}
 	end, err := endOf(filepath.Join(d.node.Kit, bus.CertificateFile))
-	renew := "run reknit provision security again, and put the new kit in the place of this one: no restart is needed"
+	renew := mendKit + ": no restart is needed"
 	switch left := time.Until(end); {
 	case err != nil:
 		return found(wrong, renew, "%v", err)

@@ -29,15 +29,17 @@ const (
 // them together by their times, and a token that has not begun or has ended is refused.
 const mostSkew = time.Second
 
-func (d *doctor) nats(context.Context) []Finding {
+func (d *doctor) nats(ctx context.Context) []Finding {
+	if d.unfit {
+		return found(unseen, "", "the kit is to be mended first")
+	}
 	conn, js, err := d.live.Dial()
 	unreachable := connect.Unreachable{}
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked):
 		return found(wrong, "give it keys: --creds, NATS_CREDS, or a context of the nats command", "%v", err)
 	case errors.As(err, &unreachable):
-		return found(wrong, "start one (reknit up), or say where it is: --nats, REKNIT_NATS_URL, or a context of the nats command",
-			"%s: %v", unreachable.URL, unreachable.Err)
+		return d.refusedBy(ctx, unreachable.URL, unreachable.Err)
 	case err != nil:
 		return found(wrong, "see reknit doctor --help", "%v", err)
 	}

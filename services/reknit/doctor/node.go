@@ -118,6 +118,7 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		address = cmp.Or(d.node.Advertise, listener.Addr().String())
 		go accept(listener, reached)
 	}
+	isNode := d.isNodeHere(listener != nil)
 	var all []Finding
 	answers := 0
 	for _, member := range members[:min(3, len(members))] {
@@ -126,8 +127,7 @@ func (d *doctor) address(ctx context.Context) []Finding {
 			answers++
 		}
 		if why != "" {
-			all = append(all, found(wrong, "open the port, or set REKNIT_AGENT_LISTEN and REKNIT_AGENT_ADVERTISE to an address that others reach",
-				"%s does not reach this node at %s: %s", member.Node, address, why)...)
+			all = append(all, d.unreached(member.Node, address, why, isNode)...)
 		}
 	}
 	switch {
@@ -137,6 +137,21 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		return found(fine, "", "others reach this node at %s", address)
 	}
 	return all
+}
+
+// isNodeHere reports whether this machine is to be a node, as far as anything tells: an agent listens, or the environment is that of one.
+func (d *doctor) isNodeHere(isFree bool) bool {
+	return !isFree || os.Getenv("REKNIT_AGENT_NODE")+os.Getenv("REKNIT_AGENT_LISTEN")+os.Getenv("REKNIT_AGENT_ADVERTISE") != ""
+}
+
+// unreached says that a member does not reach this machine. Only a node is to be reached, not who looks on.
+func (d *doctor) unreached(member, address, why string, isNode bool) []Finding {
+	if !isNode {
+		return found(warning, "nothing, unless this machine is to be a node: set REKNIT_AGENT_LISTEN and REKNIT_AGENT_ADVERTISE then",
+			"%s would not reach a node here at %s: %s", member, address, why)
+	}
+	return found(wrong, "open the port, or set REKNIT_AGENT_LISTEN and REKNIT_AGENT_ADVERTISE to an address that others reach",
+		"%s does not reach this node at %s: %s", member, address, why)
 }
 
 func accept(listener net.Listener, reached chan<- struct{}) {

@@ -32,8 +32,10 @@ type Overview struct {
 	Generation uint64          `json:"generation"` // zero: there is no plan
 	Committed  *time.Time      `json:"committed,omitempty"`
 	Policy     string          `json:"policy,omitempty"`
-	Shape      string          `json:"shape,omitempty"` // for example "2+3": the lengths of the pipelines
-	Step       uint64          `json:"step"`            // the highest that a heartbeat told
+	Shape      string          `json:"shape,omitempty"`       // for example "2+3": the lengths of the pipelines
+	Step       uint64          `json:"step"`                  // the highest that a heartbeat told
+	Steps      uint64          `json:"steps,omitempty"`       // that the job has; left out where that is not known
+	Left       float64         `json:"leftSeconds,omitempty"` // until its end, at the pace of now
 	Loss       float64         `json:"loss,omitempty"`
 	Diverged   bool            `json:"lossNotFinite,omitempty"` // the loss of that step is no number or infinite
 	StepTime   float64         `json:"stepSeconds"`             // of the median node
@@ -41,6 +43,7 @@ type Overview struct {
 	Guessed    bool            `json:"guessed,omitempty"`       // nothing was predicted: what layers take was not known
 	Stepless   bool            `json:"stepless,omitempty"`      // nobody knows the steps, for scripts run --unchanged
 	Nodes      map[string]int  `json:"nodes"`                   // by state
+	Waiting    []string        `json:"waiting,omitempty"`       // who wants a place, why it has none yet, and until when
 	Idle       []string        `json:"idle,omitempty"`          // which nodes have no place because of their links, and what they need
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
@@ -98,6 +101,8 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 		o.Step, o.StepTime = o.End.Step, 0
 	} else {
 		o.Delayed = known.Delays(nodes)
+		steps, left := known.Course(o.Step, o.StepTime)
+		o.Steps, o.Left = steps, left.Seconds()
 	}
 	o.takeChanges(last, known.Refusal())
 	o.judge()
@@ -166,6 +171,9 @@ func (o *Overview) takeNode(node overlay.Node) {
 	}
 	if node.State == overlay.Spare && node.Reason != "" {
 		o.Idle = append(o.Idle, node.Node+": "+node.Reason)
+	}
+	if (node.State == overlay.Joining || node.State == overlay.Starting) && node.Reason != "" {
+		o.Waiting = append(o.Waiting, node.Node+": "+node.Reason)
 	}
 	o.Step = max(o.Step, node.Step)
 	if node.Pulse == nil {
@@ -275,10 +283,10 @@ func (o Overview) tell(w io.Writer) {
 	case o.Stepless && o.Generation > 0:
 		fmt.Fprintln(table, "training\tsteps are not known: --unchanged")
 	case o.Step > 0 && len(o.Awaited) > 0:
-		fmt.Fprintf(table, "training\tstep %d, waits for %s; %s\n", o.Step,
+		fmt.Fprintf(table, "training\tstep %d%s, waits for %s; %s\n", o.Step, o.course(),
 			strings.Join(o.Awaited[:min(mostNamed, len(o.Awaited))], ", "), o.pace())
 	case o.Step > 0:
-		fmt.Fprintf(table, "training\tstep %d, %s\n", o.Step, o.pace())
+		fmt.Fprintf(table, "training\tstep %d%s, %s\n", o.Step, o.course(), o.pace())
 	}
 	var nodes []string
 	for _, state := range slices.Sorted(maps.Keys(o.Nodes)) {
@@ -289,12 +297,8 @@ func (o Overview) tell(w io.Writer) {
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
 	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
-	for _, idle := range o.Idle[:min(mostNamed, len(o.Idle))] {
-		fmt.Fprintf(table, "spare\t%s\n", idle)
-	}
-	if more := len(o.Idle) - mostNamed; more > 0 {
-		fmt.Fprintf(table, "\t%d more: reknit nodes\n", more)
-	}
+	listed(table, "waits", o.Waiting)
+	listed(table, "spare", o.Idle)
 	if o.Alone > 0 && o.End == nil && !o.waits() {
 		fmt.Fprintf(table, "copies\t%s in one node alone: its loss takes training back to a snapshot, or to the start\n",
 			tell.Count(o.Alone, "part of the model is", "parts of the model are"))
@@ -317,6 +321,20 @@ func (o Overview) tell(w io.Writer) {
 	table.Flush()
 }
 
+// listed tells some nodes a line each, and how many there are beside.
+func listed(w io.Writer, what string, nodes []string) {
+	for _, node := range nodes[:min(mostNamed, len(nodes))] {
+		fmt.Fprintf(w, "%s\t%s\n", what, node)
+	}
+	if more := len(nodes) - mostNamed; more > 0 {
+		fmt.Fprintf(w, "\t%d more: reknit nodes\n", more)
+	}
+}
+
+func (o Overview) course() string {
+	return overlay.SaysCourse(o.Step, o.Steps, time.Duration(o.Left*float64(time.Second)))
+}
+
 func (o Overview) pace() string {
 	pace := tell.Seconds(o.StepTime) + " a step"
 	switch p := o.Prediction; {
@@ -328,7 +346,7 @@ func (o Overview) pace() string {
 	case o.Predicted > 0:
 		pace += fmt.Sprintf(", %s predicted", tell.Seconds(o.Predicted))
 	case o.Guessed:
-		pace += ", planned by a guess: what layers take was not known"
+		pace += ", not predicted: what layers take was not known"
 	}
 	if o.Diverged {
 		pace = "loss not finite, " + pace

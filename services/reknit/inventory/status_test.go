@@ -310,7 +310,7 @@ func TestAPredictionOfWhichNobodyHadMeasuredAnythingIsToldAsAGuess(t *testing.T)
 	s := newSite(t)
 	s.planned(job, events.Predicted{StepSeconds: 6, Unmeasured: true})
 	s.beat("n1", "n2", "n3")
-	if printed, err := s.run(Status()); !strings.Contains(printed, "250 ms a step, planned by a guess: what layers take was not known\n") {
+	if printed, err := s.run(Status()); !strings.Contains(printed, "250 ms a step, not predicted: what layers take was not known\n") {
 		t.Errorf("%v, expected a guess, and no seconds of it, in\n%s", err, printed)
 	}
 }

@@ -55,9 +55,11 @@ type told struct {
 	leaving, suspected, lost, expected bool
 	gone                               bool // it asked for a place and has none to wait for
 	reason                             string
-	step                               uint64           // by the heartbeat after which it was missed; zero: not known
-	wished                             time.Time        // to leave; zero: it did not
-	refusal                            *changes.Refusal // of what it asked for last; nil: it was not, or something newer is known of it
+	step                               uint64            // by the heartbeat after which it was missed; zero: not known
+	wished                             time.Time         // to leave; zero: it did not
+	turn                               *events.JoinDelay // it is asked to take part only later
+	due                                time.Time         // when
+	refusal                            *changes.Refusal  // of what it asked for last; nil: it was not, or something newer is known of it
 }
 
 // take hears an event about the node.
@@ -72,6 +74,8 @@ func (n *told) take(event events.Event) {
 		n.leaving, n.wished, n.reason = true, event.Logged, reasonOf(event)
 	case events.MembershipRefused:
 		n.refuse(event)
+	case events.JoinDelayed:
+		n.await(event)
 	case events.NodeSuspected:
 		n.suspected = true
 		n.miss(event)
@@ -85,6 +89,22 @@ func (n *told) take(event events.Event) {
 			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason+n.afterWish(event.Logged)
 		}
 	}
+}
+
+// await notes that the node waits for its turn. What an earlier process of it was told counts no more.
+func (n *told) await(event events.Event) {
+	delay, err := events.Open[events.JoinDelay](event)
+	if err == nil && n.join != nil && delay.Incarnation == n.join.Incarnation {
+		n.turn, n.due = &delay, event.Logged.Add(time.Duration(delay.Seconds*float64(time.Second)))
+	}
+}
+
+// waits says until when the node waits for its turn, and why; empty where it does not.
+func (n *told) waits() string {
+	if n.turn == nil {
+		return ""
+	}
+	return fmt.Sprintf("it is asked at %s: %s", n.due.Local().Format("01-02 15:04:05"), n.turn.Reason)
 }
 
 // miss notes why, and since which step, a node is missed.

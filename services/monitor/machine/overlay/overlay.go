@@ -3,7 +3,9 @@ package overlay
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -17,7 +19,8 @@ type Overlay struct {
 	planned  time.Time    // when the plan was committed
 	end      *changes.End // of the job; nil: it goes on
 	devices  map[string]events.Device
-	stepless bool // as in Stepless
+	stepless bool   // as in Stepless
+	steps    uint64 // of the job; zero: not known, or it has no end
 	told     map[string]*told
 	paces    map[string]events.Pace // under the plan, by the node that told
 	before   map[string]passes      // under the plans before, by the node that told last
@@ -41,7 +44,7 @@ var (
 	NodeKinds = []events.Kind{
 		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
 		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.PlanMeasured,
-		events.StepDelayed,
+		events.StepDelayed, events.JoinDelayed,
 	}
 	LinkKinds = []events.Kind{
 		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,
@@ -99,6 +102,7 @@ func (o *Overlay) request(request events.PlanRequest) {
 	}
 	job := request.Job
 	o.stepless = job.Kind == events.DataParallel && len(job.Layers) == 1 && job.Layers[0].StateBytes() == 1
+	o.steps = job.Steps
 	clear(o.links)
 	for _, link := range request.Links {
 		*o.of(link.From, link.To) = Link{Link: link}
@@ -129,6 +133,36 @@ func (o *Overlay) Refusal() (last *changes.Refusal) {
 // (--unchanged): the state that such agents have in their place is a byte.
 func (o *Overlay) Stepless() bool { return o.stepless }
 
+// Course returns how many steps the job has, and how long those behind a step take yet where each takes so many seconds; zero: not known.
+func (o *Overlay) Course(step uint64, stepSeconds float64) (steps uint64, left time.Duration) {
+	if o.steps <= step || o.stepless {
+		return o.steps, 0
+	}
+	seconds := float64(o.steps-step) * stepSeconds
+	return o.steps, time.Duration(min(seconds, mostLeft.Seconds()) * float64(time.Second))
+}
+
+const mostLeft = 100 * 365 * 24 * time.Hour // of what fits a duration
+
+// SaysCourse tells how far a job is, behind "step 95": " of 2000, 5 %, 27 min left"; empty where its end is not known.
+func SaysCourse(step, steps uint64, left time.Duration) string {
+	if steps == 0 {
+		return ""
+	}
+	says := fmt.Sprintf(" of %d, %.0f %%", steps, math.Floor(100*float64(min(step, steps))/float64(steps)))
+	switch {
+	case left == 0:
+		return says
+	case left < 2*time.Minute:
+		return says + fmt.Sprintf(", %.0f s left", left.Seconds())
+	case left < 2*time.Hour:
+		return says + fmt.Sprintf(", %.0f min left", left.Minutes())
+	case left < 48*time.Hour:
+		return says + fmt.Sprintf(", %.0f h left", left.Hours())
+	}
+	return says + fmt.Sprintf(", %.0f days left", left.Hours()/24)
+}
+
 // Plan returns the plan in force and when it was committed; nil where there is none.
 func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }
 
@@ -155,7 +189,7 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 		}
 		node := Node{
 			Node: name, Name: told.join.Name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
-			MemoryBytes: told.join.MemoryBytes, Joined: told.joined,
+			MemoryBytes: told.join.MemoryBytes, Joined: told.joined, Reason: told.waits(),
 		}
 		switch {
 		case runsOn:

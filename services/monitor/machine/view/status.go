@@ -18,6 +18,7 @@ type Status struct {
 	Says        string         `json:"says"`
 	Generation  uint64         `json:"generation"`
 	Step        uint64         `json:"step"`
+	Course      string         `json:"course,omitempty"` // how far that is in the job, where its end is known
 	Loss        float64        `json:"loss"`
 	Diverged    uint64         `json:"diverged,omitempty"` // the step since which the loss is not finite
 	Rate        float64        `json:"rate"`               // samples a second, of the last seconds
@@ -53,6 +54,10 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 	status.Prediction, status.Snapshots = v.overlay.Prediction(), v.overlay.Snapshots()
 	if end := v.overlay.End(); end != nil {
 		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
+	}
+	if v.overlay.End() == nil {
+		steps, left := v.overlay.Course(status.Step, status.StepSeconds)
+		status.Course = overlay.SaysCourse(status.Step, steps, left)
 	}
 	delays := v.overlay.Delays(nodes)
 	for _, delay := range delays {

@@ -25,10 +25,10 @@ function since(now, measured) {
   return now > 0 && now < measured / 1.5 ? ' before steps became faster' : '';
 }
 
-// planned says what a step was expected to take, by how much that was off and, where it is certain, why.
-function planned(plan, prediction, now) {
-  if (plan.predicted.unmeasured) return 'not planned: what layers take was not known';
-  const expected = `${seconds(plan.predicted.stepSeconds)} planned`;
+// predicted says what a step was expected to take, by how much that was off and, where it is certain, why.
+function predicted(plan, prediction, now) {
+  if (plan.predicted.unmeasured) return 'not predicted: what layers take was not known';
+  const expected = `${seconds(plan.predicted.stepSeconds)} predicted`;
   if (!prediction) return expected;
   const than = prediction.predictedSeconds > prediction.measuredSeconds ? 'more' : 'less';
   const off = `${Math.round(100 * prediction.error)} % ${than} than the ${seconds(prediction.measuredSeconds)} measured${since(now, prediction.measuredSeconds)}`;
@@ -46,11 +46,11 @@ listen(['now', 'plan'], () => {
   document.title = `${now.level === 'trouble' ? '⚠ ' : ''}${now.cluster}: ${line}`;
   const nodes = Object.values(now.states).reduce((sum, some) => sum + some, 0);
   fill(at('figures'),
-    figure('Step', now.step.toLocaleString('en')),
+    figure('Step', now.step.toLocaleString('en'), now.course),
     figure('Loss', now.diverged ? 'not finite' : now.loss ? now.loss.toPrecision(4) : '–', now.diverged && `since step ${now.diverged.toLocaleString('en')}`),
     figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
-    figure('Step time', seconds(now.stepSeconds), plan && planned(plan, now.prediction, now.stepSeconds),
-      'measured, of the median node; planned is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '
+    figure('Step time', seconds(now.stepSeconds), plan && predicted(plan, now.prediction, now.stepSeconds),
+      'measured, of the median node; predicted is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '
       + 'how long passes and steps took before. It is compared with the first steps under the plan, and again where those change by a tenth'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
     figure('Generation', now.generation || '–'),
