@@ -79,3 +79,15 @@ func TestWhoWaitsInTheFirstStepsOfAllPlansNamesNobody(t *testing.T) {
 		t.Errorf("nobody knows how long a step takes: %s", found)
 	}
 }
+
+// Maps have no order, and with theirs two runs of one simulated seed differed.
+func TestWhoIsAwaitedInTwoStepsIsNamedInTheEarlierOne(t *testing.T) {
+	for range 20 {
+		c := newCrew(10, "n1", "n2", "n3")
+		c.phases = waiting("n1")
+		c.behind = map[string]detect.Phase{"n2": detect.Between, "n3": detect.Waiting}
+		if found := c.delays(4); found != "n2 by n3 after 3.0" {
+			t.Fatalf("expected n2 by n3, got %q", found)
+		}
+	}
+}

@@ -203,6 +203,10 @@ func (h *Hangs) hanging(step *inStep, nodes []string, areBehind bool) (hangs []H
 // place is a step of a plan.
 type place struct{ generation, step uint64 }
 
+func (p place) compare(other place) int {
+	return cmp.Or(cmp.Compare(p.generation, other.generation), cmp.Compare(p.step, other.step))
+}
+
 func (c *course) at() place { return place{c.told.Generation, c.told.Step} }
 
 // spent is for how long a trainer has told that it is in its phase. What was not heard does not count.
