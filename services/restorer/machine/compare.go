@@ -2,6 +2,8 @@ package machine
 
 import (
 	"fmt"
+	"maps"
+	"math"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -18,6 +20,8 @@ type comparison struct {
 	// Fetched is, by unit, the holders that have it from others and were not compared with all of these since. Their word is
 	// that of whoever gave it, and no second one for it.
 	Fetched map[int][]string `json:"fetched,omitempty"`
+	// Since is the generation of the plan by which each of Fetched has it, in the same order. A memory of a build before lacks it.
+	Since map[int][]uint64 `json:"since,omitempty"`
 	// Said is what the holders of a unit, by name, said of it and was not compared yet, in the order in which they did.
 	// By unit, replicas stand side by side, so that a memory of many nodes compresses to what the hub takes.
 	Said map[int]map[string][]said `json:"said,omitempty"`
@@ -60,17 +64,29 @@ func newComparison(plan *events.Plan) *comparison {
 		}
 	}
 	for _, transfer := range plan.Migration.Transfers {
-		c.fetch(transfer.Unit, transfer.To)
+		c.fetch(transfer.Unit, transfer.To, plan.Generation)
 	}
 	return c
 }
 
-// fetch notes that a holder has a unit from others.
-func (c *comparison) fetch(unit int, node string) {
+// fetch notes that a holder has a unit from others since a plan.
+func (c *comparison) fetch(unit int, node string, since uint64) {
 	if c.Fetched == nil {
-		c.Fetched = map[int][]string{}
+		c.Fetched, c.Since = map[int][]string{}, map[int][]uint64{}
 	}
-	c.Fetched[unit] = append(c.Fetched[unit], node)
+	c.Fetched[unit], c.Since[unit] = append(c.Fetched[unit], node), append(c.Since[unit], since)
+}
+
+// since returns the generation of the plan by which each holder of a unit that fetched it has it.
+func (c *comparison) since(unit int) map[string]uint64 {
+	since := make(map[string]uint64, len(c.Fetched[unit]))
+	for i, node := range c.Fetched[unit] {
+		since[node] = 1
+		if i < len(c.Since[unit]) {
+			since[node] = c.Since[unit][i]
+		}
+	}
+	return since
 }
 
 // follow takes over who fetched under the plan before, and was not compared. O(units x holders).
@@ -82,10 +98,10 @@ func (c *comparison) follow(before *comparison) {
 		if unit >= len(c.Holders) {
 			continue
 		}
-		holds, fetches := setOf(c.Holders[unit]), setOf(c.Fetched[unit])
+		holds, fetches, since := setOf(c.Holders[unit]), setOf(c.Fetched[unit]), before.since(unit)
 		for _, node := range nodes {
 			if holds[node] && !fetches[node] {
-				c.fetch(unit, node)
+				c.fetch(unit, node, since[node])
 			}
 		}
 	}
@@ -136,6 +152,7 @@ func (c *comparison) hear(unit int, node string, word said) *events.Divergence {
 		c.remember(unit, step, replicas)
 	case !differ:
 		delete(c.Fetched, unit)
+		delete(c.Since, unit)
 	}
 	c.forget(unit, step)
 	if !differ {
@@ -249,29 +266,44 @@ func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*
 }
 
 // majority returns what more than half of a unit's holders say, whether all have spoken or not, and the first of them; empty where no
-// digest has as many. Those that fetched the unit from others do not count; where only one has not, its word needs more than half of all.
+// digest has as many. Those that fetched the unit from others do not count where two or more did not. O(holders x digests).
 func (c *comparison) majority(unit int, replicas map[string]string) (digest, node string) {
-	holders, fetched := c.Holders[unit], setOf(c.Fetched[unit])
-	count, all, first, voices := map[string]int{}, map[string]int{}, map[string]string{}, 0
-	for _, holder := range holders {
-		said, spoke := replicas[holder]
-		if spoke && (first[said] == "" || holder < first[said]) {
-			first[said] = holder
+	since := c.since(unit)
+	voices := slices.DeleteFunc(slices.Clone(c.Holders[unit]), func(holder string) bool { return since[holder] > 0 })
+	tried := map[string]bool{}
+	for _, node := range slices.Sorted(maps.Keys(replicas)) {
+		digest := replicas[node]
+		if tried[digest] {
+			continue
 		}
-		if spoke {
-			all[said]++
-		}
-		if len(fetched) == len(holders) || !fetched[holder] {
-			voices++
-			if spoke {
-				count[said]++
-			}
-		}
-	}
-	for said, agree := range count {
-		if 2*agree > voices && (voices > 1 || 2*all[said] > len(holders)) {
-			return said, first[said]
+		tried[digest] = true
+		if len(voices) > 1 && isMost(voices, replicas, digest) || len(voices) < 2 && c.hadLong(unit, since, replicas, digest) {
+			return digest, node
 		}
 	}
 	return "", ""
+}
+
+// isMost reports whether more than half of some holders say a digest.
+func isMost(voices []string, replicas map[string]string, digest string) bool {
+	agree := 0
+	for _, holder := range voices {
+		if replicas[holder] == digest {
+			agree++
+		}
+	}
+	return 2*agree > len(voices)
+}
+
+// hadLong reports whether a digest is that of more than half of the holders that have the unit as long as any that does not say so,
+// where all but one at most have it from others. Who fetched it later may have it from the one that went astray meanwhile.
+func (c *comparison) hadLong(unit int, since map[string]uint64, replicas map[string]string, digest string) bool {
+	longest := uint64(math.MaxUint64)
+	for _, holder := range c.Holders[unit] {
+		if replicas[holder] != digest {
+			longest = min(longest, since[holder])
+		}
+	}
+	voices := slices.DeleteFunc(slices.Clone(c.Holders[unit]), func(holder string) bool { return since[holder] > longest })
+	return isMost(voices, replicas, digest)
 }

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"fmt"
 	"math/rand/v2"
@@ -123,6 +124,29 @@ func TestACopyThatWentAstrayIsFoundBesideTheOneItHasItFrom(t *testing.T) {
 	tells(t, m, "n2", 1, 10, "a", "b")
 	if said := tells(t, m, "n3", 1, 10, "x", "b"); !slices.Equal(said, []string{"layer 0 at step 10: n3"}) {
 		t.Errorf("n1 and its other copy agree: said %q", said)
+	}
+}
+
+// One holder goes astray after a copy of it was made, and another copy after that: these two are no majority.
+func TestACopyOfOneThatWentAstrayIsNoVoiceAgainstAnOlderCopy(t *testing.T) {
+	for _, test := range []struct {
+		since   []uint64 // of n2 and n3
+		blames  string
+		because string
+	}{
+		{[]uint64{3, 9}, "", "n3 may have what went astray meanwhile"},
+		{[]uint64{9, 9}, " n2", "n1 was right when both had it from it"},
+		{[]uint64{9, 3}, " n2", "n3 had it for longer than n2"},
+		{nil, " n2", "a build before told no generations"},
+	} {
+		m := inForce(t)
+		m.state.Compare.Fetched, m.state.Compare.Since = map[int][]string{0: {"n2", "n3"}}, map[int][]uint64{0: test.since}
+		tells(t, m, "n1", 1, 10, "a", "b")
+		tells(t, m, "n3", 1, 10, "a", "b")
+		said := tells(t, m, "n2", 1, 10, "x", "b")
+		if want := "layer 0 at step 10:" + cmp.Or(test.blames, " "); !slices.Equal(said, []string{want}) {
+			t.Errorf("fetched in %v: said %q, expected %q: %s", test.since, said, want, test.because)
+		}
 	}
 }
 

@@ -30,8 +30,23 @@ func (w *World) checkStored(event events.Event) {
 		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 	case *events.JobEnd:
 		w.checkEnd(payload)
+	case *events.Divergence:
+		w.checkDivergence(payload)
 	case *events.Plan:
 		w.checkPlan(payload)
+	}
+}
+
+// checkDivergence finds a holder that is told to be astray and has its unit right, where a single copy was spoiled.
+func (w *World) checkDivergence(d *events.Divergence) {
+	if w.lies || len(w.stains[d.Unit]) > 1 {
+		return
+	}
+	right := digestOf(w.job.value(d.Unit, d.Step))
+	for _, replica := range d.Replicas {
+		if replica.Digest == right && slices.Contains(d.Minority, replica.Node) {
+			w.violation("%s is told that its unit %d at step %d is astray, and it is right", replica.Node, d.Unit, d.Step)
+		}
 	}
 }
 
