@@ -11,6 +11,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/outlive"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -130,8 +131,8 @@ func (h *holder) run(ctx context.Context) {
 	}
 }
 
-// isNeeded reports whether no newer plan is committed, or the newest has this node hold something: it was made of what all of its
-// holders had verified.
+// isNeeded reports whether others may need what is kept, by the newest plan that is committed and the last word that the cluster is
+// held. Both are the negotiator's, and have its time.
 func (h *holder) isNeeded(ctx context.Context) (bool, error) {
 	b, err := bus.Connect(ctx, bus.Config{URL: h.config.URL, Name: h.joining.Node, Cluster: h.config.Cluster, Kit: h.config.Kit})
 	if err != nil {
@@ -146,7 +147,9 @@ func (h *holder) isNeeded(ctx context.Context) (bool, error) {
 	if err != nil {
 		return true, err
 	}
-	return plan.Generation <= h.left.generation || len(plan.UnitsOf(h.joining.Node)) > 0, nil
+	hold, isHeld, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(h.config.Cluster, events.ClusterHeld, h.config.Cluster))
+	isHeld = isHeld && hold.Time.After(event.Time)
+	return outlive.Needed(h.left.generation, plan.Generation, len(plan.UnitsOf(h.joining.Node)) > 0, isHeld), err
 }
 
 // trainable is what the node may use for training: nothing, so that a plan gives it no place.

@@ -72,6 +72,26 @@ func TestWhatALaterPlanDoesWithoutIsFreed(t *testing.T) {
 	r.expectFolders(0)
 }
 
+// All who took part in the plan that did without it may have died since.
+func TestWhatALaterPlanDidWithoutIsGivenWhereTheClusterIsHeldSince(t *testing.T) {
+	atOnce(t)
+	r := newRig(t)
+	c := r.trainTogether()
+	r.commit(1, other)
+	r.hold("no node is left")
+	c.dies()
+	r.holderJoins()
+}
+
+// hold says that no plan is possible.
+func (r *rig) hold(reason string) {
+	r.Helper()
+	held := r.speaker.First(time.Now(), reason, events.ClusterHeld, "c", &events.Hold{Reason: reason})
+	if _, err := r.bus.Publish(r.Context(), held); err != nil {
+		r.Fatal(err)
+	}
+}
+
 func TestNobodyNeedsWhatANodeTrainedAlone(t *testing.T) {
 	r := newRig(t)
 	r.trainAStep().dies()

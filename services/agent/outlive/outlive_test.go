@@ -45,6 +45,25 @@ func expectWhole(t *testing.T, does string, script Script, expected int) {
 	}
 }
 
+func TestWhatAScriptLeftIsNeededUntilAPlanDoesWithoutItUnderWhichTheClusterIsNotHeld(t *testing.T) {
+	for _, test := range []struct {
+		newest        uint64
+		holds, isHeld bool
+		needed        bool
+		because       string
+	}{
+		{0, false, false, true, "no plan is known"},
+		{3, false, false, true, "no newer plan is committed"},
+		{4, true, false, true, "the newest plan has the node hold something"},
+		{4, false, true, true, "all may have died under the newest plan"},
+		{4, false, false, false, "the newest plan does without it, and goes on"},
+	} {
+		if needed := Needed(3, test.newest, test.holds, test.isHeld); needed != test.needed {
+			t.Errorf("%+v: got %v", test, needed)
+		}
+	}
+}
+
 // A page that says what no script does is nobody's state.
 func TestAPageThatCannotBeIsNotWhole(t *testing.T) {
 	for _, script := range []Script{

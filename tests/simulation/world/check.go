@@ -25,6 +25,7 @@ func (w *World) checkStored(event events.Event) {
 			w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 		}
 	case *events.Hold:
+		w.isHeld = true
 		w.undecided = len(w.stains) > 0 && strings.Contains(payload.Reason, "no digest has more than half of them")
 	case *events.Refusal:
 		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
@@ -55,7 +56,7 @@ const aheadOfAll = 4
 
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
-	w.undecided = false
+	w.undecided, w.isHeld = false, false
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
@@ -115,18 +116,21 @@ func (p *process) discarding(what string, do func()) {
 // healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet. A copy that
 // the newest plan has left behind is none to go on from: all units were elsewhere at that plan's step, and those who
 // trained them keep no version so old. That a process could make step 0 counts before the first plan only.
-func (p *process) healthy(unit int) bool {
-	right := func(v version) bool { return v.step+aheadOfAll >= p.resumed && v.value == p.job.value(unit, v.step) }
-	if aside := p.state.aside[unit]; aside != nil && right(*aside) || slices.ContainsFunc(p.state.kept[unit], right) {
+func (p *process) healthy(unit int) bool { return p.isHealthy(p.state, unit) }
+
+func (w *World) isHealthy(s *state, unit int) bool {
+	right := func(v version) bool { return v.step+aheadOfAll >= w.resumed && v.value == w.job.value(unit, v.step) }
+	if aside := s.aside[unit]; aside != nil && right(*aside) || slices.ContainsFunc(s.kept[unit], right) {
 		return true
 	}
-	return p.state.fresh && p.World.generation() == 0
+	return s.fresh && w.generation() == 0
 }
 
-// healthy reports whether any living process does.
+// healthy reports whether any living process does: an agent that keeps what a script left is one.
 func (w *World) healthy(unit int) bool {
 	for _, n := range w.nodes {
-		if slices.ContainsFunc(n.processes(), func(p *process) bool { return p.healthy(unit) }) {
+		if slices.ContainsFunc(n.processes(), func(p *process) bool { return p.healthy(unit) }) ||
+			n.left != nil && w.isHealthy(n.left.state, unit) {
 			return true
 		}
 	}

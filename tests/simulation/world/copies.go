@@ -26,7 +26,7 @@ func (w *World) recoverable() bool {
 	if w.undecided {
 		return false
 	}
-	return whole || w.living() >= w.job.Stages.Min && w.hasSnapshot()
+	return w.scripts() >= max(1, w.job.Stages.Min) && (whole || w.hasSnapshot())
 }
 
 // wholeStep returns the newest step of which some of the living processes hold all units.

@@ -129,6 +129,9 @@ func (p *process) take(i imported) agent.Result {
 	if !i.exchange.opened {
 		return agent.Failed{Task: i.Task, Reason: "the exchange was closed"}
 	}
+	if p.stands != nil {
+		return agent.Failed{Task: i.Task, Reason: "expected none, for the node has no script"}
+	}
 	p.state.aside[i.Transfer.Unit] = &i.arrived
 	delete(p.witnesses[i.Transfer.Unit], p) // it is no second voice for what it got
 	seconds := (p.now - i.began).Seconds()

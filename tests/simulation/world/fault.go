@@ -91,6 +91,11 @@ var verbs = []verb{
 		}
 		w.scriptEnds(a.node(w), restart)
 	}},
+	{"script of NODE is gone", func(w *World, a args) {
+		if n := a.node(w); w.endScript(n) {
+			w.standIn(n, scriptTime)
+		}
+	}},
 	{"scripts end COUNT steps on", func(w *World, a args) {
 		w.makeDeadly(uint64(a.number("COUNT")), true)
 		a.after(w, func() { w.deadly = nil })
@@ -250,6 +255,7 @@ func (w *World) odds(a args, fate stream.Fate) {
 }
 
 func (w *World) launch(n *node) {
+	n.standDown()
 	if n.process == nil && !n.gone {
 		n.launch(w)
 	}
@@ -263,7 +269,7 @@ func (w *World) kill(n *node) {
 }
 
 func (w *World) exit(n *node) {
-	if n.process != nil {
+	if n.process != nil && n.process.stands == nil {
 		n.process.exit()
 	}
 }
@@ -290,7 +296,7 @@ func (w *World) crashLoop(n *node, times int) {
 }
 
 func (w *World) leave(n *node, deadline time.Duration) {
-	if n.process != nil && !n.process.paused {
+	if n.process != nil && !n.process.paused && n.process.stands == nil {
 		n.process.do(n.process.agent.Leave(w.time(), "asked by the script", deadline))
 	}
 }

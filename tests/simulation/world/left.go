@@ -13,7 +13,8 @@ import (
 // leftover is what an agent keeps of a script that has ended, for the next script of its node.
 type leftover struct {
 	state      *state
-	generation uint64 // of the plan under which it was trained
+	generation uint64        // of the plan under which it was trained
+	turn       time.Duration // that its agent last waited before it took part without a script
 }
 
 // outlives returns what the agent keeps of a script that ends now, nil for nothing: by the product's rule, of each unit the version that
@@ -44,7 +45,7 @@ func (p *process) outlives() *leftover {
 	if !any {
 		return nil
 	}
-	return &leftover{left, p.generation}
+	return &leftover{state: left, generation: p.generation}
 }
 
 // inherit gives a new script what the agent beside it has kept.
@@ -54,11 +55,18 @@ func (p *process) inherit(left *leftover) {
 	}
 }
 
-// scriptEnds ends a node's script, as an exception in it does, and starts another after a while. The agent lives, and so do snapshots.
+// scriptEnds ends a node's script, and starts another after a while.
 func (w *World) scriptEnds(n *node, restart time.Duration) {
+	if w.endScript(n) {
+		w.after(restart, n.launcher(w))
+	}
+}
+
+// endScript ends a node's script, as an exception in it does, and reports whether there was one. The agent lives, and so do snapshots.
+func (w *World) endScript(n *node) bool {
 	p := n.process
-	if p == nil || p.paused || p.hung || len(n.unnamed) > 0 {
-		return
+	if p == nil || p.paused || p.hung || p.stands != nil || len(n.unnamed) > 0 {
+		return false
 	}
 	tell := p.agent.Exited
 	if n.left = p.outlives(); n.left != nil {
@@ -69,7 +77,7 @@ func (w *World) scriptEnds(n *node, restart time.Duration) {
 	p.end()
 	p.sayLast(actions)
 	w.resetPeers(n)
-	w.after(restart, n.launcher(w))
+	return true
 }
 
 // trained is the generation under which the next script's first state was trained; zero: that is a new one.

@@ -158,6 +158,17 @@ func (w *World) whatIsMissing(beyond uint64, but *node) string {
 	return ""
 }
 
+// scripts is how many processes live that can train.
+func (w *World) scripts() int {
+	scripts := 0
+	for _, n := range w.nodes {
+		if n.process != nil && n.process.stands == nil {
+			scripts++
+		}
+	}
+	return scripts
+}
+
 func (w *World) living() int {
 	living := 0
 	for _, n := range w.nodes {

@@ -70,17 +70,20 @@ type process struct {
 	claimable    uint64       // generation under which the state was trained that it may claim
 	plan         *events.Plan // adopted last
 	share        share        // of its samples
+	stands       *leftover    // what the last script left; its agent takes part without one. Nil: there is a script
 	pulseAgain   func()
 }
 
-// launch starts a process of a node, which has nothing.
-func (n *node) launch(w *World) {
+// launch starts a process of a node, which has nothing but what its agent kept of the last one.
+func (n *node) launch(w *World) { n.begin(w, nil) }
+
+func (n *node) begin(w *World, stands *leftover) {
 	n.started++
 	prefix := fmt.Sprintf("%s-%d-", n.name, n.started)
 	p := &process{
-		World: w, node: n, prefix: prefix, state: newState(w.job),
+		World: w, node: n, prefix: prefix, state: newState(w.job), stands: stands,
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
-		agent: agent.New(w.agentSettings(n, prefix)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
+		agent: agent.New(w.agentSettings(n, prefix, stands)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
 	p.inherit(n.left)
 	n.left = nil
@@ -151,6 +154,10 @@ func (p *process) do(actions []agent.Action) {
 			p.reread(a.Generation)
 		case agent.End:
 			p.tell(p.node.name, "ends: %s", cmp.Or(a.Reason, "it has left"))
+			if p.stands != nil {
+				p.standsNoLonger(a)
+				return
+			}
 			p.node.gone = a.Left
 			if a.Left {
 				p.beat.Left = true
@@ -201,7 +208,10 @@ func (p *process) workOn() {
 	}
 	next := p.work[0]
 	p.work = p.work[1:]
-	if train, ok := next.(agent.Train); ok {
+	if train, ok := next.(agent.Train); ok && p.stands != nil {
+		p.cannotTrain()
+		return
+	} else if ok {
 		p.train(train)
 		return
 	}
@@ -255,6 +265,9 @@ func (p *process) told(tell agent.Tell) agent.Result {
 }
 
 func (p *process) adopt(adopt agent.Adopt) agent.Result {
+	if p.stands != nil {
+		return p.adoptsNothing(adopt)
+	}
 	var err error
 	p.discarding("adopts", func() { err = p.state.adopt(adopt.Units, adopt.Step) })
 	if err != nil {

@@ -84,14 +84,16 @@ func (w *World) checkSamples() {
 	}
 }
 
-// checkKind finds a node that a data-parallel plan makes a spare, and does not say that its links are too slow.
+// checkKind finds a node that a data-parallel plan makes a spare, and does not say that its links are too slow. Who has no script is one.
 func (w *World) checkKind(plan *events.Plan) {
 	if plan.Kind != events.DataParallel || len(plan.Nodes) > plan.Data.GlobalBatch/plan.Data.MicroBatch {
 		return
 	}
 	for _, member := range plan.Nodes {
 		_, placed := plan.Holds(member.Node)
-		if _, isSlow := plan.IdleOf(member.Node); !placed && !isSlow {
+		p := w.byName(member.Node).process
+		hasNone := p != nil && p.stands != nil && p.incarnation == member.Incarnation
+		if _, isSlow := plan.IdleOf(member.Node); !placed && !isSlow && !hasNone {
 			w.violation("generation %d makes %s a spare", plan.Generation, member.Node)
 		}
 	}

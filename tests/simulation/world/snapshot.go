@@ -146,7 +146,7 @@ func (w *World) counts(id retention.ID) bool {
 func (w *World) hasSnapshot() bool {
 	together := map[retention.ID]map[int]bool{}
 	for _, n := range w.nodes {
-		if n.process == nil {
+		if n.process == nil || n.process.stands != nil {
 			continue
 		}
 		for id, units := range n.readable(w.bucket) {

@@ -101,7 +101,7 @@ const startsAgain = time.Second
 
 // restart does what `reknit agent run` does with a trainer that is stuck.
 func (p *process) restart() {
-	if p.dead || p.paused {
+	if p.dead || p.paused || p.stands != nil {
 		return
 	}
 	p.tell(p.node.name, "dies because it hangs")
@@ -110,7 +110,7 @@ func (p *process) restart() {
 }
 
 func (w *World) hang(n *node) {
-	if n.process != nil {
+	if n.process != nil && n.process.stands == nil {
 		n.process.hung = true
 	}
 }

@@ -61,7 +61,8 @@ type World struct {
 	folded      int                  // of trained, when it was folded last
 	steps       uint64               // of the job; zero: it has no end
 	undecided   bool                 // the cluster holds: of a spoiled copy and a right one nobody can tell which is which
-	endedAt     time.Duration        // when the log said so
+	isHeld      bool                 // the log said so since the newest plan
+	endedAt     time.Duration        // when the log said that it is complete
 	ended       bool                 // it is complete, as the log says
 	taken       map[incarnation]bool // for lost
 	snapshots   uint64               // steps between two, on each disk; zero: none are taken
@@ -240,12 +241,16 @@ func negotiatorSettings(c Cluster) negotiator.Settings {
 	}
 }
 
-func (w *World) agentSettings(n *node, process string) agent.Settings {
-	return agent.Settings{
+func (w *World) agentSettings(n *node, process string, stands *leftover) agent.Settings {
+	settings := agent.Settings{
 		Cluster: cluster, Node: n.name, Process: process, Address: n.host + ":7001", ShardAddress: n.host + ":7002", MemoryBytes: 1 << 30,
 		Site: n.site, Trained: n.left.trained(),
 		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
+	if stands != nil {
+		settings.MemoryBytes, settings.Tiers = 1, nil
+	}
+	return settings
 }
 
 // Run lets virtual time pass.
