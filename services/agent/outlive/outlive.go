@@ -38,4 +38,6 @@ func (s Script) Whole() (step uint64, whole bool) {
 // Needed reports whether others may need what a script left that trained under a plan: no newer one is committed, or the newest has
 // the script's node hold something, or the cluster is held since. A plan that does without it was made of what all of its holders had
 // verified, and they may all have died under it.
-func Needed(trained, newest uint64, holds, isHeld bool) bool { return newest <= trained || holds || isHeld }
+func Needed(trained, newest uint64, holds, isHeld bool) bool {
+	return newest <= trained || holds || isHeld
+}
