@@ -53,10 +53,12 @@ func NewScript(seed uint64) Script {
 	s.Sites, s.Faults = withSites(seed, s.Nodes, s.Faults)
 	s.Faults = withScripts(seed, s.Nodes, withSecond(seed, s.Nodes, withTrimming(seed, s.Faults)))
 	s.Faults = withWipes(seed, withWithheld(seed, s.Nodes, s.Faults))
-	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	if r.IntN(4) == 0 {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
+	} else if !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Words == "wipe store" }) {
+		s.Faults = withHolder(seed, s.Nodes, s.Layers, s.Faults)
 	}
+	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	s.drawKind(r)
 	s.Steps = withEnd(seed, s.Faults)
 	return s

@@ -102,8 +102,9 @@ func (p *process) adoptsNothing(adopt agent.Adopt) agent.Result {
 	return agent.Adopted{Task: adopt.Task}
 }
 
-// withHolder has a script end for good in every sixth seed, soon after which others may die, or a script come back. It draws by
-// itself, so that what else a seed does is the same without.
+// withHolder has a script end for good in every sixth seed in which no fault stays, soon after which others may die, or a script come
+// back. It draws by itself, so that what else a seed does is the same without. Where one node's fault stays the negotiator waits for
+// that node although one that came back claims what it held.
 func withHolder(seed uint64, nodes, layers int, faults []Fault) []Fault {
 	r := rand.New(rand.NewPCG(seed, 37))
 	if r.IntN(6) > 0 {
