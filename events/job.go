@@ -8,7 +8,10 @@ import (
 
 // Job is what is trained. Every member carries the same one.
 type Job struct {
-	Digest string `json:"digest" is:"digest"` // of all that determines the result: model, data, seed
+	Digest string `json:"digest" is:"digest"` // of all that determines the result, and is equal whenever a process joins: model, data, settings
+	// FirstState is the digest of the state with which training is to begin, as this process made or loaded it. It must be equal
+	// until there is a first plan. Who joins later takes the others' state. Left out: Digest says it, or nobody compares it.
+	FirstState string `json:"firstState,omitempty" is:"digest"`
 	// Steps is after how many training ends. Left out: nobody knows, or it has no end.
 	Steps uint64 `json:"steps,omitempty"`
 	// Kind tells how nodes share the work: pipeline, data-parallel or sharded; left out: pipeline.

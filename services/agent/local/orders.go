@@ -15,6 +15,7 @@ import (
 type Joining struct {
 	Units       []int64         `json:"units"`
 	Digest      string          `json:"digest"`
+	FirstState  string          `json:"firstState"` // any text that is equal where first states are; empty: digest says it
 	Batch       int             `json:"batch"`
 	MicroBatch  int             `json:"microBatch"`
 	State       string          `json:"state"`
@@ -192,6 +193,9 @@ func (j *Joining) job() (events.Job, error) {
 		}
 	}
 	job.Digest, job.Steps, job.GlobalBatch, job.MicroBatch = events.Digest([]byte(j.Digest)), j.TotalSteps, j.Batch, j.MicroBatch
+	if j.FirstState != "" {
+		job.FirstState = events.Digest([]byte(j.FirstState))
+	}
 	if len(job.Layers) == 0 { // how long they take nobody has to guess
 		for _, unit := range j.Units {
 			job.Layers = append(job.Layers, events.LayerProfile{

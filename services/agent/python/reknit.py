@@ -88,9 +88,10 @@ class Left(SystemExit):
 
 
 def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="mapped", total_steps=0, memory_bytes=0,
-         node=None, samples=0, lazy=False, **job):
+         first_state="", node=None, samples=0, lazy=False, **job):
     """Asks for a place and returns a Job. Further arguments are fields of the job, as in events.Job.
 
+    digest and first_state are any texts: the former is equal at all trainers of the job, the latter where first states are.
     A lazy state is written into a unit when give asks for it, and not before steps() is called. With data="local",
     samples is how many this trainer has of its own, and its gradients count by them. Refused names an argument that is not as
     expected, with an agent or without one."""
@@ -98,7 +99,7 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
         raise Refused("this script joins by itself and was started with --unchanged: leave the flag out")
     node = node or os.environ.get("REKNIT_NODE", "")
     _check({"batch": batch, "micro_batch": micro_batch, "total_steps": total_steps, "memory_bytes": memory_bytes, "samples": samples,
-            "digest": digest, "kind": kind, "state": state, "lazy": lazy, **job})
+            "digest": digest, "first_state": first_state, "kind": kind, "state": state, "lazy": lazy, **job})
     _expect_node(node)
     _expect("micro_batch", micro_batch, batch % micro_batch == 0, f"a divisor of batch, {batch}")
     units = _sizes(units)
@@ -110,7 +111,7 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
     if kind == "data-parallel":
         job.setdefault("stages", {"min": 1, "max": 1})
     return Job(_Agent(path, {
-        "units": units, "digest": digest, "batch": batch, "microBatch": micro_batch, "state": state,
+        "units": units, "digest": digest, "firstState": first_state, "batch": batch, "microBatch": micro_batch, "state": state,
         "totalSteps": total_steps, "memoryBytes": memory_bytes, "samples": samples, "lazy": lazy, "job": job,
         "node": node,
     }), total_steps)
@@ -119,7 +120,7 @@ def join(units, batch, micro_batch=1, digest="", kind="data-parallel", state="ma
 _MOST_WHOLE = 2**53 - 1  # greatest whole number that every language reads from JSON
 _ARGUMENTS = {  # of join, by what each may be: a range, words, or a type. The last are fields of the job, as in events.Job
     "batch": (1, _MOST_WHOLE), "micro_batch": (1, _MOST_WHOLE), "total_steps": (0, _MOST_WHOLE), "memory_bytes": (0, _MOST_WHOLE),
-    "samples": (0, _MOST_WHOLE), "digest": str, "lazy": bool, "state": ["mapped", "copied"],
+    "samples": (0, _MOST_WHOLE), "digest": str, "first_state": str, "lazy": bool, "state": ["mapped", "copied"],
     "kind": ["pipeline", "data-parallel", "sharded"], "replicas": ["equal", "alike"], "data": ["shared", "local"], "layers": list,
     "tied": list, "pipelines": dict, "stages": dict, "batchRule": dict, "optimizerPartitions": (0, 64),
 }

@@ -73,6 +73,10 @@ class Kept:
                     return f"{self.where}.state: {name} of {self.names[id(parameter)]}"
         return None
 
+    def names_of_slots(self):
+        """Returns the names of the slots of each parameter that has some, by its name."""
+        return {self.names[parameter]: list(slots) for parameter, slots in self.slots.items() if slots}
+
     def values(self):
         """Returns everything but the tensors in slots: settings, other values of parameters, and what belongs to none. O(slots)."""
         groups = [{name: value for name, value in group.items() if name != "params"} for group in self.optimizer.param_groups]
@@ -128,6 +132,18 @@ def settings_of(optimizer):
         value = value.tolist() if torch.is_tensor(value) else value  # wherever it is
         return [f"{one:.6g}" if isinstance(one, float) else one for one in (value if isinstance(value, (list, tuple)) else [value])]
     return [{name: rounded(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+
+
+FIXED = ("weight_decay", "eps")  # numbers that no schedule and no checkpoint changes
+
+
+def fixed_settings_of(optimizer):
+    """Returns what stays as it is while a job trains, of each group: a loaded checkpoint has rates, momenta and counts of its own.
+
+    The gate compares all settings at each step (reknit_state.State.settings).
+    """
+    return [{name: value for name, value in rounded.items() if name in FIXED or isinstance(group[name], (bool, str, type(None)))}
+            for group, rounded in zip(optimizer.param_groups, settings_of(optimizer))]
 
 
 def apply(optimizer, scale, update=None):

@@ -49,7 +49,7 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
         job.setdefault("replicas", "alike")
     job.setdefault("layers", layers.profiles(micro_batch * math.prod(between)))
     plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
-                        digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch} {steps}",
+                        digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch} {steps}", first_state=layers.first,
                         state="mapped" if layers.mapped else "copied", **{"kind": "pipeline", **job})
     layers.memories = plane.units
     return Job(plane, layers, backend, between)
@@ -251,15 +251,17 @@ class Layers:
         self._there = set()  # units whose memory has what is to be gone on from
         self.taken = 0  # times that state came from others
         self.has_own_buffers = False
-        self.sizes, self._parameters, digests = [], [], []
+        self.sizes, self._parameters, digests, firsts = [], [], [], []
         for n in range(count):
             layer = self._make(n)  # one at a time: all of them may be more than this process can hold
             self.sizes += layer.state.sizes
             self._parameters.append(sum(p.numel() * p.element_size() for p in layer.module.parameters()))
             digests.append(layer.state.digest(""))
             self.has_own_buffers |= any(map(reknit_torch.has_own_buffers, layer.module.modules()))
+            firsts.append(layer.state.first())
         self.mapped, self.device = layer.state.mapped, layer.state.gradients.loss.device
         self.digest = hashlib.sha256(" ".join(digests).encode()).hexdigest()
+        self.first = hashlib.sha256(" ".join(firsts).encode()).hexdigest()
         self._number_bytes = layer.state.gradients.buckets[-1].sums.element_size()
 
     def _make(self, n):

@@ -45,7 +45,7 @@ class State:
         self._names = {}  # by id: names of tensors, as they stand in errors and in ignore
         self._extras = [each for where, module in self.modules.items() for each in self._extra(where, module)]
         tensors = list(self._tensors())
-        self._memory = bytearray(4 * reknit_values.room(self._tree()) + SPARE_BYTES)  # of values, encoded
+        self._memory = bytearray(self._room())  # of values, encoded
         self._values = torch.frombuffer(self._memory, dtype=torch.uint8)
         self._encode()
         self._lay_out(clusters_of([*tensors, self._values]), unit_bytes)
@@ -100,6 +100,13 @@ class State:
         tree.update((name, module.get_extra_state()) for name, module in self._extras)
         tree.update((name, one.state_dict()) for name, one in self.objects.items())
         return tree
+
+    def _room(self):
+        """Returns for how many bytes of values there is room: as many after a checkpoint was loaded as before the first step."""
+        tree = self._tree()
+        for kept in self.kept:
+            tree[kept.where]["unmade"] = kept.names_of_slots()
+        return 1 << (4 * reknit_values.room(tree) + SPARE_BYTES).bit_length()
 
     def _extra(self, where, module):
         """Yields the modules within one that have an extra state, with their names. TypeError: its state_dict makes something else."""
@@ -160,12 +167,17 @@ class State:
         return sum(self.sizes) + sum(bucket.sums.numel() * bucket.sums.element_size() for bucket in self.gradients.buckets)
 
     def digest(self, data):
-        """Returns what is equal in all processes of a job, and in no others."""
+        """Returns what is equal in all processes of a job whenever they join, and in no others."""
         place = {id(parameter): n for n, parameter in enumerate(self.model.parameters())}
-        words = [data, LAYOUT, type(self.optimizer).__name__, reknit_optimizer.settings_of(self.optimizer), sorted(self.ignore), self.sizes]
+        fixed = reknit_optimizer.fixed_settings_of(self.optimizer)
+        words = [data, LAYOUT, type(self.optimizer).__name__, fixed, sorted(self.ignore), self.sizes]
         words += [[place[id(parameter)] for parameter in group["params"]] for group in self.optimizer.param_groups]
         words += [(self._names.get(id(tensor), ""), tuple(tensor.shape), tensor.dtype, at) for unit in self.units for tensor, at, _ in unit]
-        sums = hashlib.sha256(repr(words).encode())
+        return hashlib.sha256(repr(words).encode()).hexdigest()
+
+    def first(self):
+        """Returns what is equal where processes begin with equal states and settings."""
+        sums = hashlib.sha256(repr(reknit_optimizer.settings_of(self.optimizer)).encode())
         for unit, size in enumerate(self.sizes):
             memory = bytearray(size)
             self.fill(self.views(unit, memory))

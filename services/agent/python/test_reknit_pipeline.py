@@ -265,7 +265,17 @@ class Layers(unittest.TestCase):
     def test_another_model_has_another_digest(self):
         other = reknit_pipeline.Layers(lambda n: build(n).double(), LAYERS, adam)
         self.assertNotEqual(self.layers().digest, other.digest)
-        self.assertEqual(self.layers().digest, self.layers().digest)
+        self.assertEqual((self.layers().digest, self.layers().first), (self.layers().digest, self.layers().first))
+
+    def test_layers_that_begin_otherwise_are_of_the_same_job(self):
+        def scaled(n):
+            layer = build(n)
+            with torch.no_grad():
+                next(layer.parameters()).mul_(2)
+            return layer
+        other = reknit_pipeline.Layers(scaled, LAYERS, adam)
+        self.assertEqual(self.layers().digest, other.digest)
+        self.assertNotEqual(self.layers().first, other.first)
 
     def test_the_planner_is_told_what_each_layer_takes(self):
         first = self.layers().profiles(10)[0]

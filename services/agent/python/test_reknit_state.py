@@ -173,11 +173,41 @@ class State(unittest.TestCase):
         state.adopt(0, [0])
         self.assertEqual(0, model[0].num_batches_tracked)
 
-    def test_the_digest_tells_models_apart_that_do_not_begin_alike(self):
-        digest = reknit_state.State(*replica()).digest("text")
-        self.assertEqual(digest, reknit_state.State(*replica()).digest("text"))
-        self.assertNotEqual(digest, reknit_state.State(*replica(seed=2)).digest("text"))
-        self.assertNotEqual(digest, reknit_state.State(*replica()).digest("another text"))
+    def test_the_digest_is_of_what_stays_and_the_first_state_of_what_a_checkpoint_changes(self):
+        states = [reknit_state.State(*replica(seed=seed)) for seed in (1, 1, 2)]
+        first, same, other = [state.first() for state in states]
+        self.assertEqual((first, states[0].digest("text")), (same, states[1].digest("text")))
+        self.assertNotEqual(first, other)
+        self.assertEqual(states[0].digest("text"), states[2].digest("text"))
+        self.assertNotEqual(states[0].digest("text"), states[0].digest("another text"))
+        self.assertNotEqual(states[0].digest("text"), reknit_state.State(*replica(sizes=(3, 4, 2))).digest("text"))
+
+    def test_who_has_loaded_a_checkpoint_is_of_the_same_job_and_who_has_another_setting_is_not(self):
+        def begun(steps, **settings):
+            torch.manual_seed(1)
+            model = torch.nn.Linear(3, 2)
+            optimizer = torch.optim.AdamW(model.parameters(), **{"lr": 0.1, **settings})
+            schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.2, total_steps=50)
+            average = torch.optim.swa_utils.AveragedModel(model)
+            for _ in range(steps):
+                optimizer.zero_grad()
+                model(torch.ones(1, 3)).sum().backward()
+                optimizer.step()
+                schedule.step()
+                average.update_parameters(model)
+            return {"model": model, "optimizer": optimizer, "schedule": schedule, "average": average}
+
+        def state_of(job):
+            return reknit_state.State(job["model"], job["optimizer"], {name: job[name] for name in ("schedule", "average")})
+        loaded = begun(0)
+        for name, one in begun(12).items():
+            loaded[name].load_state_dict(one.state_dict())
+        fresh, loaded = state_of(begun(0)), state_of(loaded)
+        self.assertEqual((fresh.digest("text"), fresh.sizes), (loaded.digest("text"), loaded.sizes))
+        self.assertNotEqual(fresh.first(), loaded.first())
+        for name, value in {"weight_decay": 0.3, "eps": 1e-3, "amsgrad": True}.items():
+            with self.subTest(name):
+                self.assertNotEqual(fresh.digest("text"), state_of(begun(0, **{name: value})).digest("text"))
 
     def test_the_digest_tells_settings_of_groups_of_parameters_apart(self):
         digests = set()

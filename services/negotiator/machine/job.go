@@ -14,6 +14,9 @@ func (m *Machine) otherJob(job events.Job) string {
 	if job.Steps == 0 || cluster.Steps == 0 { // who does not know when it ends may take part
 		job.Steps, cluster.Steps = 0, 0
 	}
+	if m.state.Plan != nil || job.FirstState == "" || cluster.FirstState == "" {
+		job.FirstState, cluster.FirstState = "", "" // who joins a job that trains takes the state of the others
+	}
 	got := alike(&job)
 	for i, own := range alike(&cluster) {
 		want, is := text(own.value), text(got[i].value)
@@ -55,7 +58,7 @@ type field struct {
 func alike(job *events.Job) []field {
 	return []field{
 		{"steps", job.Steps}, // first: a digest that covers it says less
-		{"digest", job.Digest}, {"layers", len(job.Layers)}, {"tied", append([]events.Range{}, job.Tied...)},
+		{"digest", job.Digest}, {"firstState", job.FirstState}, {"layers", len(job.Layers)}, {"tied", append([]events.Range{}, job.Tied...)},
 		{"kind", cmp.Or(job.Kind, events.Pipelined)}, {"replicas", cmp.Or(job.Replicas, events.EqualReplicas)},
 		{"data", cmp.Or(job.Data, events.SharedData)}, {"optimizerPartitions", job.OptimizerPartitions},
 		{"globalBatch", job.GlobalBatch}, {"microBatch", job.MicroBatch}, {"batchRule", job.BatchRule},

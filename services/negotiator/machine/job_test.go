@@ -40,6 +40,42 @@ func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
 	}
 }
 
+// A script that loads its newest checkpoint has another first state at each start.
+func TestFirstStatesAreComparedUntilThereIsAPlan(t *testing.T) {
+	w := newWorld(t, 2)
+	join := must[events.Join](t, w.heard[0])
+	w = newEmptyWorld(t, 1, 2)
+	asks := func(node, state string) {
+		join.Node, join.Incarnation, join.Job.FirstState = node, node+"-1", ""
+		if state != "" {
+			join.Job.FirstState = events.Digest([]byte(state))
+		}
+		w.process[node] = join.Incarnation
+		w.hear(events.JoinRequested, "/node/"+node, node, &join)
+	}
+	w.mute[events.PlanRequested] = true // so that there is none
+	asks("n1", "seed 1")
+	asks("n2", "seed 1")
+	asks("n3", "seed 2")
+	asks("n4", "")
+	w.run()
+	if refused := w.refusals("n3"); len(refused) != 1 || !refused[0].OtherJob || !strings.Contains(refused[0].Reason, `"job.firstState": expected "sha256:`) {
+		t.Errorf("refused %+v", refused)
+	}
+	for _, node := range []string{"n1", "n2", "n4"} {
+		if refused := w.refusals(node); len(refused) > 0 {
+			t.Errorf("%s is refused: %+v", node, refused)
+		}
+	}
+	w = newWorld(t, 2)
+	w.machine.state.Job.FirstState = events.Digest([]byte("seed 1"))
+	asks("n3", "a checkpoint of step 40")
+	w.run()
+	if refused := w.refusals("n3"); len(refused) > 0 || w.nodes() != "n1 n2 n3" {
+		t.Errorf("nodes %q, refused %+v", w.nodes(), refused)
+	}
+}
+
 func TestAJobWithWhatIsUsualLeftOutIsTheSame(t *testing.T) {
 	w := newWorld(t, 2)
 	join := must[events.Join](t, w.heard[0])
