@@ -46,6 +46,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		SpeedFactor: m.usualSpeed(),
 		Lifted:      lifted,
 		Trained:     join.Trained,
+		Asked:       cause.Logged,
 	}
 	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}
@@ -201,6 +202,7 @@ func (m *Machine) forget(cause events.Event, node string) {
 		observed := change.Kind == events.ChangeLinkLost || change.Kind == events.ChangeRestored
 		return change.Node == node && !stays || change.Peer == node && observed
 	})
+	m.noteStart(m.state.known(node), cause.Logged)
 	m.noteFailure(node, cause.Logged, m.lived(node, cause.Logged), 1)
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})

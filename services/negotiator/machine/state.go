@@ -20,6 +20,7 @@ type state struct {
 	Joiners     map[string]*member     `json:"joiners"`       // asked to join, not yet in a committed plan
 	Busy        map[string]busy        `json:"busy"`          // by "phase node": members that said they will answer later
 	Failed      map[string]failures    `json:"failed"`        // by node: lately
+	Starts      map[string]starts      `json:"starts"`        // that failed, by crowd
 	Deadlines   map[string]time.Time   `json:"deadlines"`     // of nodes that want to leave
 	Leavers     map[string]leaver      `json:"leavers"`       // that the last plans do without
 	Links       map[string]events.Link `json:"links"`         // by "from to"
@@ -79,6 +80,7 @@ type member struct {
 	Lifted      []string        `json:"lifted,omitempty"`     // by "a b": cuts that its join lifts, while it is not committed
 	Trained     *events.Trained `json:"trained,omitempty"`    // before it asked, as its join says, while it is not committed; nil: nothing
 	Stepped     uint64          `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
+	Asked       time.Time       `json:"asked,omitzero"`       // it asked for its place, by the log's clock
 	Since       time.Time       `json:"since"`                // it takes part, by the log's clock; zero: not yet
 	NotBefore   time.Time       `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
@@ -131,7 +133,7 @@ type negotiation struct {
 
 func newState() state {
 	return state{
-		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Busy: map[string]busy{},
+		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Starts: map[string]starts{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
 		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Paces: map[string]float64{}, Pauses: map[string]float64{},
 		Costs: profile.Layers{}, Measured: profile.Paces{}, Shifts: map[string]shift{},

@@ -13,6 +13,7 @@ type failures struct {
 	Count  float64   `json:"count"`            // less those that it lived down
 	Last   time.Time `json:"last"`             // by the log's clock
 	Unkept int       `json:"unkept,omitempty"` // how often it had asked for time, and did not answer in it
+	Sound  bool      `json:"sound,omitempty"`  // it took part for long before it failed
 }
 
 // noteFailure remembers that a node failed, so many times at once, after it took part for so many seconds.
@@ -23,7 +24,10 @@ func (m *Machine) noteFailure(node string, now time.Time, lived, times float64) 
 		}
 	}
 	before := m.state.Failed[node]
-	m.state.Failed[node] = failures{merit.After(before.Count, now.Sub(before.Last).Seconds(), lived, times), now, before.Unkept}
+	m.state.Failed[node] = failures{
+		Count: merit.After(before.Count, now.Sub(before.Last).Seconds(), lived, times), Last: now, Unkept: before.Unkept,
+		Sound: before.Sound || !merit.Young(lived, m.stepSeconds()),
+	}
 	if len(m.state.Failed) > merit.MostNodes {
 		oldest := node
 		for other, failed := range m.state.Failed {
@@ -48,16 +52,21 @@ func (m *Machine) lived(node string, now time.Time) float64 {
 // A cluster that waits for the node takes it at once, and so does one that has no plan to lose or nobody to train it.
 func (m *Machine) takeTurn(cause events.Event, node string) []events.Event {
 	failed := m.state.Failed[node]
-	wait := merit.Wait(failed.Count)
+	wait, reason := merit.Wait(failed.Count), fmt.Sprintf("it failed %.0f times lately", failed.Count)
+	if merit.Forgotten(cause.Logged.Sub(failed.Last).Seconds()) {
+		wait, failed = 0, failures{}
+	}
+	if others, of := m.failedStarts(m.state.Joiners[node], cause.Logged); !failed.Sound && others > wait {
+		wait, reason = others, "processes "+of+" fail again and again soon after they come"
+	}
 	nobody := m.state.Hold.Active && len(m.state.Members) == 0
-	forgotten := merit.Forgotten(cause.Logged.Sub(failed.Last).Seconds())
-	if wait == 0 || forgotten || m.state.Plan == nil || nobody || m.awaits(node) || m.isExpected(node) {
+	if wait == 0 || m.state.Plan == nil || nobody || m.awaits(node) || m.isExpected(node) {
 		return nil
 	}
 	joiner := m.state.Joiners[node]
 	joiner.NotBefore = cause.Logged.Add(seconds(wait))
 	return []events.Event{m.speaker.Say(cause, events.JoinDelayed, node, &events.JoinDelay{
 		Node: node, Incarnation: joiner.Incarnation, Seconds: wait,
-		Reason: fmt.Sprintf("it failed %.0f times lately: who fails again and again waits longer each time", failed.Count),
+		Reason: reason + ": who fails again and again waits longer each time",
 	})}
 }

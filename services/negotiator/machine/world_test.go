@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"testing"
@@ -34,6 +35,7 @@ type world struct {
 	process    map[string]string    // incarnation of each node's process
 	neighbours map[string][]string  // that nodes want, as their joins say
 	site       map[string]string    // where nodes stand, as their joins say
+	host       map[string]string    // of the address of a node's join; empty: its name
 	able       map[string]bool      // processes that can copy while they train, as their joins said
 	opened     *events.Opening      // of the negotiation under way
 	plan       *events.Plan         // in force
@@ -73,7 +75,7 @@ func (w *world) begin(nodes int) {
 func newEmptyWorld(t *testing.T, nodes, partitions int) *world {
 	return &world{
 		t: t, partitions: partitions, now: time.Unix(1_800_000_000, 0).UTC(), deaf: map[string]bool{},
-		rigid: map[string]bool{}, process: map[string]string{}, site: map[string]string{},
+		rigid: map[string]bool{}, process: map[string]string{}, site: map[string]string{}, host: map[string]string{},
 		able: map[string]bool{}, mute: map[events.Kind]bool{},
 		machine: New(Settings{
 			Cluster: "opticks", StartNodes: nodes, AnswerTimeout: 5 * time.Second, TransferTime: time.Minute,
@@ -154,7 +156,7 @@ func (w *world) join(node string) {
 	w.process[node] = fmt.Sprintf("%s-%d", node, w.sequence)
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
-		Node: node, Incarnation: w.process[node], Address: node + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
+		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
 		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
 		Job: events.Job{
 			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,

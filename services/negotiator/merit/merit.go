@@ -42,3 +42,37 @@ func Wait(failures float64) float64 {
 
 // Forgotten reports whether a node whose last failure was so many seconds ago has a clean slate.
 func Forgotten(ago float64) bool { return ago > window }
+
+// A process that is named anew at each start has no failures of its own. So starts that failed count together for a host, a site and
+// the cluster, where each came after the last one had failed. They make those wait only of whom nothing better is known, and not for
+// long: whoever names another's host cannot keep it away.
+const (
+	youngSeconds = 60.0  // a process that failed within these, or three steps, of its place has failed to start
+	youngSteps   = 3     // which tell of steps that take longer
+	startsWindow = 600.0 // seconds after the last failed start in which all are remembered
+	mostForOther = 60.0  // seconds
+)
+
+// The failed starts that cost nothing to others, more where more nodes are counted together.
+const (
+	FreeOfHost    = 1
+	FreeOfSite    = 3
+	FreeOfCluster = 5
+)
+
+// Young reports whether a process that took part for so many seconds failed to start.
+func Young(lived, step float64) bool { return lived < max(youngSeconds, youngSteps*step) }
+
+// AfterStart returns how many starts have failed in a row, of which there were so many before, the last one so many seconds ago.
+func AfterStart(before, ago float64) float64 {
+	if StartsForgotten(ago) {
+		before = 0
+	}
+	return min(most, before+1)
+}
+
+// WaitForOthers returns for how many seconds a new node waits where so many starts failed, some of which cost nothing.
+func WaitForOthers(failed, free float64) float64 { return min(Wait(failed-free+1), mostForOther) }
+
+// StartsForgotten reports whether failed starts, the last of which was so many seconds ago, count no more.
+func StartsForgotten(ago float64) bool { return ago > startsWindow }

@@ -27,7 +27,7 @@ type Config struct {
 	Kit        string     `env:"REKNIT_NATS_KIT" unit:"folder" reason:"of keys and certificates, written by reknit provision security; without one NATS asks for none, and anybody can speak for everybody"`
 	Cluster    string     `env:"REKNIT_CLUSTER" envDefault:"default" unit:"id" reason:"one installation may serve several clusters; most serve one"`
 	LogLevel   slog.Level `env:"REKNIT_LOG_LEVEL" envDefault:"INFO" unit:"DEBUG, INFO, WARN or ERROR" reason:"INFO has a line for each plan and each step that was given up"`
-	Node       string     `env:"REKNIT_AGENT_NODE" unit:"id" reason:"of a trainer that names none; by default the host's name and the agent's process id, or with --unchanged a number that stays"`
+	Node       string     `env:"REKNIT_AGENT_NODE" unit:"id" reason:"of a trainer that names none; by default the host's name and the least number that no other agent has there, or the agent's process id where it starts no trainer"`
 	Socket     string     `env:"REKNIT_AGENT_SOCKET" unit:"path" reason:"where trainers reach the agent; by default in a new temporary directory"`
 	Listen     string     `env:"REKNIT_AGENT_LISTEN" envDefault:"127.0.0.1:0" unit:"host:port" reason:"where other nodes measure and watch the link to this one: those of this host only; port 0 takes a free one"`
 	Advertise  string     `env:"REKNIT_AGENT_ADVERTISE" unit:"host:port" reason:"by default where it listens; set it where others see another address"`

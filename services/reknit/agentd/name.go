@@ -38,7 +38,7 @@ func ofNumbering() string {
 // the least number that no other agent has there. release gives it back.
 func steadyNode(cluster string) (node string, release func()) {
 	for number := 1; number <= local.MostTrainers; number++ {
-		node := fmt.Sprintf("%s-%d", hostWord(), number)
+		node := fmt.Sprintf("%s-%d%s", hostWord(), number, ofNumbering())
 		path := filepath.Join(os.TempDir(), "reknit-node-"+cluster+"-"+node)
 		lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 		if err != nil {

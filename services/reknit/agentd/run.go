@@ -62,6 +62,11 @@ func Run(
 	p := &parent{
 		input: inputOf(os.Stdin), command: command, restarts: restarts, signals: signals, stuck: make(chan struct{}, 1), stays: make(chan struct{}, 1),
 	}
+	if config.Node == "" {
+		node, free := steadyNode(config.Cluster)
+		defer free()
+		config.Node = node
+	}
 	server, err := config.serve(ctx, func() { put(p.stuck) }, p.stay)
 	if err != nil {
 		return 0, err
