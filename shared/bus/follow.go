@@ -122,7 +122,7 @@ func (f *follower) open(ctx context.Context) error {
 			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
 		})
-		if made, _, _ := f.bus.mark.known(); errors.Is(err, jetstream.ErrStreamNotFound) && !made.IsZero() {
+		if made, _, _, _ := f.bus.mark.known(); errors.Is(err, jetstream.ErrStreamNotFound) && !made.IsZero() {
 			f.bus.lookIfMissing(err)
 			return errors.New(err.Error()) // it was there, and is made again
 		}

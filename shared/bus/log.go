@@ -26,24 +26,26 @@ type mark struct {
 	sync.Mutex
 	made  time.Time       // when its stream was; zero: nobody looked yet
 	last  uint64          // the greatest sequence that this bus has met in it
-	at    time.Time       // when that message was logged; zero: not known
+	read  uint64          // of the last message that it has read, which may be an earlier one; zero: none
+	at    time.Time       // when that message was logged
 	lasts context.Context // ends where another log takes its place
 	end   context.CancelFunc
 	from  uint64 // sequence behind which a follower reads that followed the log before
 }
 
-// meet notes a message of the log. A zero time is not known.
+// meet notes a message of the log. One that was said and not read has no time.
 func (m *mark) meet(sequence uint64, at time.Time) {
 	m.Lock()
 	defer m.Unlock()
-	if sequence > m.last || sequence == m.last && m.at.IsZero() {
-		m.last, m.at = sequence, at
+	m.last = max(m.last, sequence)
+	if sequence > m.read && !at.IsZero() {
+		m.read, m.at = sequence, at
 	}
 }
 
 // provisioned notes which log there is, where none is known.
 func (m *mark) provisioned(made time.Time) {
-	if known, _, _ := m.known(); known.IsZero() {
+	if known, _, _, _ := m.known(); known.IsZero() {
 		m.become(made, 0, nil)
 	}
 }
@@ -56,17 +58,17 @@ func (m *mark) become(made time.Time, last uint64, differs error) {
 		m.end()
 	}
 	m.lasts, m.end = context.WithCancel(context.Background())
-	m.made, m.last, m.at, m.from = made, last, time.Time{}, 0
+	m.made, m.last, m.read, m.at, m.from = made, last, 0, time.Time{}, 0
 	if errors.Is(differs, errShorter) {
 		m.from = last
 	}
 }
 
-// known returns what the log is known by.
-func (m *mark) known() (made time.Time, last uint64, at time.Time) {
+// known returns what the log is known by: when it was made, the greatest sequence, and the last message that was read.
+func (m *mark) known() (made time.Time, last, read uint64, at time.Time) {
 	m.Lock()
 	defer m.Unlock()
-	return m.made, m.last, m.at
+	return m.made, m.last, m.read, m.at
 }
 
 // life returns a context that ends with the log, and where a follower goes on that has read another one.
@@ -81,7 +83,7 @@ func (m *mark) life() (lasts context.Context, from uint64) {
 
 // LogMade returns when the log was made, by its own clock; zero before Provision.
 func (b *Bus) LogMade() time.Time {
-	made, _, _ := b.mark.known()
+	made, _, _, _ := b.mark.known()
 	return made
 }
 
@@ -91,7 +93,7 @@ func (b *Bus) Replaced() <-chan error { return b.replaced }
 
 // lookAgain looks which log there is, where this bus knows one. It looks once more if somebody asks meanwhile.
 func (b *Bus) lookAgain() {
-	if made, _, _ := b.mark.known(); made.IsZero() || b.looks.Add(1) > 1 {
+	if made, _, _, _ := b.mark.known(); made.IsZero() || b.looks.Add(1) > 1 {
 		return
 	}
 	go func() {
@@ -169,7 +171,7 @@ var errShorter = errors.New("it ends before what was read of it")
 
 // compareLog returns in what the log differs from the one that is known; nil: in nothing.
 func (b *Bus) compareLog(ctx context.Context) (differs error, info *jetstream.StreamInfo, err error) {
-	made, last, at := b.mark.known()
+	made, last, read, at := b.mark.known()
 	err = b.Repeat(ctx, "look at the log", func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 		defer cancel()
@@ -185,8 +187,8 @@ func (b *Bus) compareLog(ctx context.Context) (differs error, info *jetstream.St
 				made.UTC().Format(time.RFC3339Nano))
 		case info.State.LastSeq < last:
 			differs = fmt.Errorf("%w: at sequence %d, where %d was read", errShorter, info.State.LastSeq, last)
-		case !at.IsZero():
-			differs, err = b.compareMessage(ctx, last, at)
+		case read > 0:
+			differs, err = b.compareMessage(ctx, read, at)
 		}
 		return err
 	})

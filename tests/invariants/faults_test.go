@@ -35,7 +35,7 @@ var faults = map[string]fault{
 	"a valid event is refused": {Spoken, func(s *story) {
 		s.say("/monitor", events.EventRefused, "3", &events.Quarantine{Reason: "invalid"}, "")
 	}},
-	"an id stands for two facts": {identified, func(s *story) {
+	"an id stands for two facts": {Identified, func(s *story) {
 		s.replace(3, idAt(s, 3), idAt(s, 2))
 	}},
 	"a node speaks for another":   {ownVoice, func(s *story) { s.replace(2, "/node/n2", "/node/n1") }},

@@ -2,8 +2,8 @@ package invariants
 
 import "bytes"
 
-// identified finds an id that stands for two facts: one of them would be dropped as a repeat somewhere.
-var identified = Invariant{"no two events have one id and different data", func(log *Log) []Violation {
+// Identified finds an id that stands for two facts: one of them would be dropped as a repeat somewhere.
+var Identified = Invariant{"no two events have one id and different data", func(log *Log) []Violation {
 	var violations []Violation
 	first := map[string]*Entry{}
 	for _, entries := range [][]*Entry{log.Events, log.Plans} {

@@ -27,7 +27,7 @@ type Invariant struct {
 
 // All lists the invariants that a log can show.
 var All = []Invariant{
-	gapless, Spoken, identified, ownVoice,
+	gapless, Spoken, Identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
 	Ended, complete, broken, superseded, accepted, followed, verified, lost, stored, OneDigest,
 	forward, Answered, traced,

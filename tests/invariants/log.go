@@ -161,7 +161,7 @@ func (l *Log) index() {
 	l.changes = l.findChanges()
 }
 
-// repeats reports whether an entry says again what stands before it. It must have no effect; identified finds other words.
+// repeats reports whether an entry says again what stands before it. It must have no effect; Identified finds other words.
 func (l *Log) repeats(entry *Entry) bool {
 	before := l.byID[entry.ID]
 	return before != nil && before.Source == entry.Source && bytes.Equal(before.Data, entry.Data)
