@@ -1,7 +1,6 @@
 package world
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -57,17 +56,4 @@ func (h *hub) wipe(now time.Time) {
 		h.before[s] += h.heard[s]
 		h.heard[s] = 0
 	}
-}
-
-// withWipes has the hub lose its store in every sixth seed. It draws by itself, so that what else a seed does is the same without.
-func withWipes(seed uint64, faults []Fault) []Fault {
-	r := rand.New(rand.NewPCG(seed, 31))
-	if r.IntN(6) > 0 {
-		return faults
-	}
-	for range 1 + r.IntN(2) {
-		at := firstFault + time.Duration(r.Int64N(int64(lastFault-firstFault)))
-		faults = append(faults, Fault{At: at.Truncate(time.Millisecond), Words: "wipe store"})
-	}
-	return faults
 }
