@@ -16,11 +16,12 @@ type Crossing struct {
 }
 
 // OfControl lists what the control account exports and the nodes' imports: all that some node may publish, but to other
-// nodes, what nodes hear, and what a person asks services.
+// nodes, all that a person says, what nodes hear, and what a person asks services.
 func OfControl(cluster string) []Crossing {
 	var crossings []Crossing
 	rights := OfNode("*", cluster, "")
-	for _, local := range rights.Publish {
+	isNodes := func(subject string) bool { return slices.Contains(rights.Publish, subject) }
+	for _, local := range slices.Concat(rights.Publish, slices.DeleteFunc(said(User, cluster, ""), isNodes)) {
 		if stays(cluster, local) {
 			continue
 		}

@@ -165,3 +165,18 @@ func TestWhatANodeMayAskReachesTheControlAccountUnderItsOwnName(t *testing.T) {
 		t.Error("nodes do not hear plans")
 	}
 }
+
+// An event that users alone say led nowhere: only what nodes may publish crossed.
+func TestWhateverAPersonSaysReachesTheControlAccountOnce(t *testing.T) {
+	for _, subject := range said(User, cluster, "") {
+		crossings := 0
+		for _, crossing := range OfControl(cluster) {
+			if crossing.Service && crossing.Local == subject {
+				crossings++
+			}
+		}
+		if crossings != 1 {
+			t.Errorf("%s crosses %d times, expected once", subject, crossings)
+		}
+	}
+}
