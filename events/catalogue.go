@@ -165,7 +165,11 @@ const (
 	ClusterHeld         Kind = "cluster.held"
 	TrainingDigested    Kind = "training.digested"
 	TrainingCompleted   Kind = "training.completed"
+	StopRequested       Kind = "training.stop-requested"
+	StopRefused         Kind = "training.stop-refused"
+	TrainingStopped     Kind = "training.stopped"
 	ReplicaDiverged     Kind = "replica.diverged"
+	SnapshotRequested   Kind = "snapshot.requested"
 	SnapshotWritten     Kind = "snapshot.written"
 	SnapshotCompleted   Kind = "snapshot.completed"
 	SnapshotOverdue     Kind = "snapshot.overdue"
@@ -225,6 +229,10 @@ var Catalogue = []Row{
 	{TrainingDigested, "Digests of the layers a node holds at a step.", []string{"node"}, func() Payload { return new(Digests) }, false},
 	{TrainingCompleted, "The job is done: all who were to make its last step have made it. Nobody is missed from here on.", []string{"negotiator"}, func() Payload { return new(JobEnd) }, false},
 	{ReplicaDiverged, "Replicas of a layer differ, and who is in the minority.", []string{"restorer"}, func() Payload { return new(Divergence) }, false},
+	{StopRequested, "Training is to stop after a step that all make, with a snapshot of it.", []string{anyone}, func() Payload { return new(StopRequest) }, false},
+	{StopRefused, "Training does not stop, and why.", []string{"negotiator"}, func() Payload { return new(StopRefusal) }, false},
+	{SnapshotRequested, "All who train stop after this step, and write a snapshot of it.", []string{"negotiator"}, func() Payload { return new(SnapshotRequest) }, false},
+	{TrainingStopped, "Training has stopped, with a snapshot. Whoever joins later goes on from it.", []string{"negotiator"}, func() Payload { return new(JobStop) }, false},
 	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
 	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
 	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},

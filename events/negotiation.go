@@ -38,6 +38,8 @@ type Opening struct {
 	// Recalls are members that are to tell the plan under which they trained: the log has lost it. Nobody tells what it holds, for
 	// another negotiation follows.
 	Recalls []string `json:"recalls,omitempty" is:"count=0..8,each=token"`
+	// Stop tells that nobody stays: training stops after a step of which all write a snapshot, and no plan follows.
+	Stop bool `json:"stop,omitempty"`
 }
 
 // Consent is a member's answer to an opening.

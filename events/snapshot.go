@@ -10,6 +10,13 @@ type SnapshotPart struct {
 	Units []Range `json:"units" is:"count=1..4096,each=units"`
 }
 
+// SnapshotRequest fixes the step at which all who train stop for good, and has them write a snapshot of it to the tiers that
+// outlive their processes.
+type SnapshotRequest struct {
+	Negotiation string `json:"negotiation" is:"token"`
+	Step        uint64 `json:"step"` // completed steps
+}
+
 // CompleteSnapshot tells that the nodes of a plan together wrote all units of a snapshot to a tier. Nobody removes a part
 // of the newest complete one.
 type CompleteSnapshot struct {
@@ -32,6 +39,8 @@ func (s *SnapshotPart) Validate() error {
 	c.ranges("units", s.Units)
 	return c.err
 }
+
+func (s *SnapshotRequest) Validate() error { return within(s).err }
 
 func (s *CompleteSnapshot) Validate() error { return within(s).err }
 

@@ -52,6 +52,10 @@ func FuzzPlanMeasured(f *testing.F)             { fuzzEvent(f, "plan.measured") 
 func FuzzClusterHeld(f *testing.F)              { fuzzEvent(f, "cluster.held") }
 func FuzzTrainingDigested(f *testing.F)         { fuzzEvent(f, "training.digested") }
 func FuzzTrainingCompleted(f *testing.F)        { fuzzEvent(f, "training.completed") }
+func FuzzTrainingStopRequested(f *testing.F)    { fuzzEvent(f, "training.stop-requested") }
+func FuzzTrainingStopRefused(f *testing.F)      { fuzzEvent(f, "training.stop-refused") }
+func FuzzTrainingStopped(f *testing.F)          { fuzzEvent(f, "training.stopped") }
+func FuzzSnapshotRequested(f *testing.F)        { fuzzEvent(f, "snapshot.requested") }
 func FuzzSnapshotWritten(f *testing.F)          { fuzzEvent(f, "snapshot.written") }
 func FuzzSnapshotCompleted(f *testing.F)        { fuzzEvent(f, "snapshot.completed") }
 func FuzzSnapshotOverdue(f *testing.F)          { fuzzEvent(f, "snapshot.overdue") }

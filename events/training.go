@@ -67,6 +67,26 @@ type JobEnd struct {
 	Differ []Range `json:"differ,omitempty" is:"each=units"`
 }
 
+// StopRequest asks that training stops after a step that all make, with a snapshot of it, to go on from it another time.
+type StopRequest struct {
+	Reason string `json:"reason" is:"reason"`
+}
+
+// StopRefusal tells that training does not stop, and goes on as it was.
+type StopRefusal struct {
+	Reason string `json:"reason" is:"reason"`
+}
+
+// JobStop says that training has stopped after a step of which a snapshot is complete. All processes end. Whoever joins later
+// goes on from there.
+type JobStop struct {
+	Generation uint64 `json:"generation" is:"min=1"`     // of the plan in force
+	Step       uint64 `json:"step"`                      // completed steps
+	Tier       string `json:"tier" is:"one=disk|remote"` // that the snapshot is complete in
+	Plan       string `json:"plan" is:"digest"`          // digest of the plan in force, by which the snapshot is found
+	Reason     string `json:"reason" is:"count=0..256"`  // of who asked for it, or of the first node that left
+}
+
 // UnitDigest names the content of a layer's state.
 type UnitDigest struct {
 	Unit   int    `json:"unit" is:"max=4095"`
@@ -123,6 +143,12 @@ func (j *JobEnd) Validate() error {
 	c.ranges("differ", j.Differ)
 	return c.err
 }
+
+func (s *StopRequest) Validate() error { return within(s).err }
+
+func (s *StopRefusal) Validate() error { return within(s).err }
+
+func (j *JobStop) Validate() error { return within(j).err }
 
 func (d *Divergence) Validate() error { return within(d).err }
 
