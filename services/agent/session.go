@@ -24,6 +24,7 @@ const (
 	insistPause = 2 * time.Second // before what found the log full is said again
 	rereadPause = time.Second     // before a plan that was not heard is read, and read again
 	measureTime = 2 * time.Second
+	finishTime  = time.Minute // for a last snapshot, where another tier has it
 )
 
 // Bytes sent to measure a link's bandwidth while a negotiation waits: 5 ms at 1 Gbit/s.
@@ -56,6 +57,7 @@ type Session struct {
 	telling  bool                    // facts are being said
 	heard    heard
 	ended    error
+	finishes bool // training has stopped, and a snapshot of that step may be under way to a second tier
 	waiting  waiting
 	refusal  refusal
 	loop     loop
@@ -93,6 +95,12 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 // Close ends the session without a word; a trainer that wants to go says Leave. No Boundary is under way, and when it
 // returns, the memory that the trainer's state gave or lent is not touched any more.
 func (s *Session) Close() {
+	s.mutex.Lock()
+	finishes := s.finishes
+	s.mutex.Unlock()
+	if finishes {
+		s.snapshots.Finish(finishTime)
+	}
 	s.cancel()
 	for _, stop := range s.stop {
 		stop()
@@ -291,7 +299,10 @@ func (s *Session) do(action machine.Action) {
 func (s *Session) end(end machine.End) {
 	switch {
 	case end.Left:
-		s.ended, s.pulses.next.Left = ErrLeft, true
+		s.ended, s.pulses.next.Left, s.finishes = ErrLeft, true, end.Stopped
+		if end.Reason != "" {
+			s.ended = fmt.Errorf("%w: %s", ErrLeft, end.Reason)
+		}
 		s.snapshots.Forget()
 	case end.Complete:
 		s.ended, s.pulses.next.Left = fmt.Errorf("%w: %s", ErrComplete, end.Reason), true

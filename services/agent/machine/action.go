@@ -73,6 +73,7 @@ type (
 		Refused  bool   // the cluster does not take the node as it is
 		OtherJob bool   // that is because it trains another job
 		Complete bool   // the job is done
+		Stopped  bool   // training has stopped, with a snapshot, and may go on another time
 		Reason   string // why the session cannot go on, where the node has not left
 	}
 
@@ -99,6 +100,7 @@ type (
 		Plan   *events.Plan // under which the step was trained
 		Digest string       // of that plan
 		Shares []Share
+		Last   bool // training stops for good with it: what is being written is waited for, and what is written already stays
 		// Complete are the snapshots that the cluster said are complete, by tier, the newest first.
 		Complete map[string][]retention.ID
 	}

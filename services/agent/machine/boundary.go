@@ -67,6 +67,8 @@ func (m *Machine) next() bool {
 		m.tell()
 	case m.mayMove():
 		m.move()
+	case m.mustWriteLast():
+		m.writeLast()
 	case m.mustWait():
 		return false
 	default:

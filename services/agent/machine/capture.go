@@ -48,9 +48,14 @@ func (m *Machine) captureDue() {
 	if m.plan == nil || m.awaited > 0 || m.done <= m.plan.plan.ResumeStep {
 		return
 	}
+	m.capture(false, func(tier Tier) bool { return m.done%tier.Every == 0 })
+}
+
+// capture has the units captured that this node writes to the tiers in which a snapshot is due.
+func (m *Machine) capture(last bool, isDue func(Tier) bool) {
 	var shares []Share
 	for _, tier := range m.settings.Tiers {
-		if m.done%tier.Every != 0 {
+		if !isDue(tier) {
 			continue // who writes what is counted over all nodes, too long for every step
 		}
 		if units := m.shareOf(tier); len(units) > 0 {
@@ -62,7 +67,7 @@ func (m *Machine) captureDue() {
 		}
 	}
 	if len(shares) > 0 {
-		m.do(Capture{m.done, m.plan.plan, m.plan.digest, shares, maps.Clone(m.snapshots.complete)})
+		m.do(Capture{m.done, m.plan.plan, m.plan.digest, shares, last, maps.Clone(m.snapshots.complete)})
 	}
 }
 

@@ -110,6 +110,8 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingCompleted: handling((*Machine).completed),
 	events.ClusterHeld:       handling((*Machine).held),
 	events.PlanCommitted:     handling((*Machine).committed),
+	events.SnapshotRequested: handling((*Machine).snapshotRequested),
+	events.TrainingStopped:   handling((*Machine).stopped),
 	events.SnapshotCompleted: handling((*Machine).snapshotCompleted),
 	events.SnapshotOverdue:   handling((*Machine).snapshotOverdue),
 }

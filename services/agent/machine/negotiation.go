@@ -44,7 +44,8 @@ type negotiation struct {
 	opening  heard[events.Opening]
 	start    *heard[events.PreCopyStart] // nil: no units are to move while training goes on
 	schedule *heard[events.Schedule]     // nil: the stop step is not known
-	moves    bool                        // units move in it: Close ends that
+	last     lastSnapshot
+	moves    bool // units move in it: Close ends that
 	measure  Task
 	delayed  bool // it said that its consent comes later
 	preCopy  Task
@@ -94,6 +95,9 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		}
 	}
 	objection, refuses := m.objection(event, opening)
+	if opening.Stop && !slices.ContainsFunc(m.settings.Tiers, Tier.outlives) {
+		objection = "its snapshots do not outlive its process: expected REKNIT_SNAPSHOT_FOLDER or REKNIT_SNAPSHOT_BUCKET"
+	}
 	switch {
 	case objection != "":
 		m.consent(events.Consent{Reason: objection, Refuses: refuses})

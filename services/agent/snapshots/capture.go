@@ -26,7 +26,8 @@ type takenShare struct {
 	units []Unit
 }
 
-// Take takes the units of each share. A tier that is still writing the snapshot before is left out: nothing queues.
+// Take takes the units of each share. A tier that is still writing the snapshot before is left out: nothing queues. The last one
+// of a job waits for that.
 // What was taken is to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
@@ -35,7 +36,11 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 	s.keepMemory()
 	taken := &Taken{snapshots: s, task: task}
 	for _, share := range task.Shares {
-		t := s.idle(share.Tier)
+		t := s.idle(share.Tier, task.Last)
+		if t != nil && t.last == (retention.ID{Step: task.Step, Plan: task.Digest}) {
+			<-t.busy
+			continue // as it fell due anyway
+		}
 		if t == nil {
 			slog.Warn("snapshot skipped: the one before is still being written",
 				"node", s.owner.Node, "tier", share.Tier, "step", task.Step)
@@ -104,11 +109,19 @@ func (t *Taken) Drop(reason error) {
 	}
 }
 
-// idle takes the token of a tier; nil where it is taken.
-func (s *Snapshots) idle(name string) *tier {
+// idle takes the token of a tier; nil where it is taken, unless it is waited for.
+func (s *Snapshots) idle(name string, waits bool) *tier {
 	for _, t := range s.tiers {
 		if t.name != name {
 			continue
+		}
+		if waits {
+			select {
+			case t.busy <- struct{}{}:
+				return t
+			case <-s.context.Done():
+				return nil
+			}
 		}
 		select {
 		case t.busy <- struct{}{}:
@@ -139,6 +152,7 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	}
 	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
 		"seconds", time.Since(began).Seconds())
+	t.last = part.ID
 	if s.owner.Written != nil {
 		s.owner.Written(t.name, part.ID, rangesOf(unitsOf(units)))
 	}

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
@@ -194,6 +195,20 @@ func (s *Snapshots) Tiers() []machine.Tier {
 func (s *Snapshots) Forget() {
 	if s.memory != nil {
 		s.memory.forget(s.owner.Node)
+	}
+}
+
+// Finish waits until what is being written is, or for so long.
+func (s *Snapshots) Finish(most time.Duration) {
+	written := make(chan struct{})
+	go func() {
+		s.writing.Wait()
+		close(written)
+	}()
+	select {
+	case <-written:
+	case <-time.After(most):
+		slog.Warn("a snapshot is not written to its end: another tier has it", "node", s.owner.Node, "waited", most.String())
 	}
 }
 

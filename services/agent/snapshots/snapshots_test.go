@@ -335,7 +335,7 @@ func TestANodeNeverKeepsMoreBytesThanItMay(t *testing.T) {
 func TestASnapshotThatIsDueWhileOneIsWrittenIsSkipped(t *testing.T) {
 	s := newScene(t)
 	a := s.open("a")
-	writing := a.idle(machine.RemoteTier)
+	writing := a.idle(machine.RemoteTier, false)
 	share := machine.Share{Tier: machine.RemoteTier, Units: []events.Range{{First: 0, End: 3}}}
 	a.takes(s.task(8, share), func(int, uint64) ([]byte, error) {
 		t.Error("a unit was copied for a snapshot that is skipped")

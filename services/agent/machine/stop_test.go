@@ -1,0 +1,39 @@
+package machine
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/reknit/reknit/events"
+)
+
+// stopOpening opens a negotiation after which nobody stays.
+func stopOpening() *events.Opening {
+	return &events.Opening{
+		Negotiation: "g4", Generation: 4, Members: members("n1", "n2"), Stop: true,
+		Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n1"}, {Kind: events.ChangeLeave, Node: "n2"}},
+	}
+}
+
+func TestAtAStopTheStepThatIsAskedForIsWrittenToWhatOutlivesTheProcess(t *testing.T) {
+	n := trainingNode(t, 11, func(settings *Settings) { settings.Tiers = []Tier{{MemoryTier, 2}, {DiskTier, 100}} })
+	n.hears(events.NegotiationOpened, stopOpening())
+	n.hears(events.Prepared, &events.Preparation{Negotiation: "g4", Generation: 4})
+	n.hears(events.SnapshotRequested, &events.SnapshotRequest{Negotiation: "g4", Step: 14})
+	n.stands(13)
+	n.told = nil
+	n.stands(14)
+	n.expect("capture at 14: memory [{0 2}]", "capture at 14: disk [{0 2}]")
+	n.hears(events.TrainingStopped, &events.JobStop{Generation: 3, Step: 14, Tier: DiskTier, Plan: events.Digest(nil)})
+	if len(n.told) != 1 || !strings.Contains(n.told[0], "training has stopped after step 14") {
+		t.Errorf("it does %q: expected its end, with the step", n.told)
+	}
+}
+
+func TestWhoseSnapshotsEndWithItsProcessObjectsToAStop(t *testing.T) {
+	n := trainingNode(t, 11, func(settings *Settings) { settings.Tiers = []Tier{{MemoryTier, 2}} })
+	n.hears(events.NegotiationOpened, stopOpening())
+	if told := strings.Join(n.told, "\n"); !strings.Contains(told, "negotiation.consented g4 false") {
+		t.Errorf("it does %q: expected an objection", told)
+	}
+}
