@@ -25,6 +25,7 @@ var handlers = events.Handlers[*Machine]{
 	events.LinkLost:          events.Handling((*Machine).linkLost),
 	events.LinkRestored:      events.Handling((*Machine).linkRestored),
 	events.TrainingCompleted: events.Handling((*Machine).completed),
+	events.TrainingStopped:   events.Handling((*Machine).stopped),
 }
 
 // Hears returns the kinds that the machine handles.
@@ -113,6 +114,18 @@ func (m *Machine) committed(_ events.Event, commitment events.Commitment) []even
 // completed forgets all nodes: the job is done, and who falls silent now is not missed.
 func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	m.state.Completed = true
+	m.unwatch()
+	return nil
+}
+
+// stopped misses nobody who took part until training was stopped: all end. Who joins later is watched.
+func (m *Machine) stopped(events.Event, events.JobStop) []events.Event {
+	m.unwatch()
+	return nil
+}
+
+// unwatch forgets all nodes, and the links that nobody cut.
+func (m *Machine) unwatch() {
 	for name := range m.state.Nodes {
 		m.detector.Forget(name)
 		m.hangs.Forget(name)
@@ -128,7 +141,6 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	clear(m.reports)
 	clear(m.asked)
 	m.state.Opening = nil
-	return nil
 }
 
 // takenOver forgets the leavers that a plan does without once all active nodes work under it. One is not enough: a node

@@ -47,6 +47,9 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	if !found || m.mayAsk() {
 		return older, lacks
 	}
+	if m.state.Stop != nil && older.Step == m.state.Stop.Step {
+		return older, nil // the last snapshot: nothing is lost, and nobody has a newer step
+	}
 	way := &back{Lost: m.reached() - min(m.reached(), older.Step), Forgone: m.mayBring(missing)}
 	if lacks.awaits, lacks.seconds = way.Forgone, m.patience(way); lacks.seconds > 0 {
 		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by about %d steps, to step %d", lacks.seconds, way.Lost,
@@ -74,6 +77,9 @@ func (m *Machine) wayBack(point protocol.Resume, ok bool) (protocol.Resume, bool
 	return point, ok
 }
 
+// startSeconds is how long after a stop the hosts that have its snapshot are waited for: somebody starts one after the other.
+const startSeconds = 900
+
 // patience returns for how many seconds those are still waited for who may bring a newer step.
 func (m *Machine) patience(way *back) float64 {
 	if len(way.Forgone) == 0 {
@@ -83,7 +89,11 @@ func (m *Machine) patience(way *back) float64 {
 	if m.state.Lacking.IsZero() || now.Before(m.state.Lacking) {
 		m.state.Lacking = now
 	}
-	return max(0, protocol.Patience(way.Lost, m.stepSeconds())-now.Sub(m.state.Lacking).Seconds())
+	wait := protocol.Patience(way.Lost, m.stepSeconds())
+	if m.state.Stop != nil {
+		wait = max(wait, startSeconds)
+	}
+	return max(0, wait-now.Sub(m.state.Lacking).Seconds())
 }
 
 // reached returns how far training had come before it stopped: by those who are here, or else by the last heartbeats
@@ -124,6 +134,9 @@ func (m *Machine) olderPoint() (protocol.Resume, bool) {
 // mayBring returns the nodes that may still bring a step of which these units are missing: none where nobody can bring
 // some of them.
 func (m *Machine) mayBring(missing []int) []string {
+	if m.state.Stop != nil {
+		return m.holdersOf(missing) // their hosts have the last snapshot
+	}
 	living, brought := m.livingOf(missing), map[int]bool{}
 	for _, node := range living {
 		for unit := range events.Each(m.state.Plan.UnitsOf(node)) {

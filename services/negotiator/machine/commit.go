@@ -54,7 +54,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Breaks.Dispute, m.state.Recall = dispute{}, recall{}
 	m.state.Prices.committed()
 	clear(m.state.Blamed)
-	m.state.Doubts, m.state.Finals = nil, nil
+	m.state.Doubts, m.state.Finals, m.state.Stop = nil, nil, nil
 	clear(m.state.Busy)
 	clear(m.state.Measured)
 	clear(m.state.Gone)
@@ -137,7 +137,7 @@ func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []eve
 		clear(m.state.Misread)
 		m.state.Together = 0
 		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
-		return []events.Event{m.sayHeld(cause, reason, awaits)}
+		return append([]events.Event{m.sayHeld(cause, reason, awaits)}, m.heldInstead(cause, reason)...)
 	}
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -24,8 +25,13 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		m.gather(gatherSeconds)
 		return nil
 	case len(m.state.after(changes)) == 0:
-		return m.lastOnes(cause)
+		return m.lastOnes(cause, changes)
 	}
+	return m.open(cause, changes, false)
+}
+
+// open opens a negotiation of changes. After one that stops training no plan follows.
+func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) []events.Event {
 	m.state.Hold.Active, m.state.Hold.Older, m.state.Hold.Seconds, m.state.Hold.Awaits = false, false, 0, nil
 	m.state.Paused = m.mustPause(changes)
 	if m.state.Paused && m.state.Stopped.IsZero() {
@@ -40,7 +46,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 	}
 	under.Opening = events.Opening{
 		Negotiation: under.ID, Generation: generation, Changes: changes,
-		Members: membersOf(m.state.participants(changes)), Abandon: m.state.Paused, Connect: m.linksToOpen(changes),
+		Members: membersOf(m.state.participants(changes)), Abandon: m.state.Paused, Connect: m.linksToOpen(changes), Stop: stop,
 	}
 	under.Opening.Recalls = m.recalls(under.Opening.Members)
 	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && len(under.Opening.Recalls) == 0 && m.readers(changes)
@@ -56,7 +62,7 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 // that the plan might hang on; else once those have consented who measure.
 func (m *Machine) askEarly(cause events.Event) []events.Event {
 	under := m.state.Negotiation
-	if under.Asked || under.Outdated || under.measures() && !under.Opening.Abandon {
+	if under.Asked || under.Outdated || under.Opening.Stop || under.measures() && !under.Opening.Abandon {
 		return nil
 	}
 	return m.askPlanner(cause)
@@ -81,17 +87,25 @@ func (n *negotiation) measures() bool {
 }
 
 // lastOnes answers when nobody would be left. Who waits for its turn to join has it now, for there is nobody whom it
-// could stop. Who wants to leave may not: the state would be lost.
-func (m *Machine) lastOnes(cause events.Event) []events.Event {
+// could stop. What broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the
+// state would be lost.
+func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events.Event {
 	if m.allTurns() {
 		return m.openNext(cause)
 	}
 	if len(m.state.Members) == 0 {
 		return append(m.callBack(cause), m.hold("no node is left", m.holdersOf(nil)...)(cause)...)
 	}
-	return m.refuseChanges("no node would be left to hold the layers", func(change events.Change) bool {
-		return change.Kind == events.ChangeLeave
-	})(cause)
+	pressing := slices.DeleteFunc(slices.Clone(changes), func(change events.Change) bool { return !urgent(change) })
+	switch reason := m.cannotStop(); {
+	case len(pressing) > 0:
+		return m.open(cause, pressing, false)
+	case reason == "" && !m.state.Paused:
+		return m.open(cause, changes, true)
+	case m.state.Stopping != "":
+		return m.callOff(cause, cmp.Or(reason, "a step was given up, and no plan follows"))
+	}
+	return m.callOff(cause, "no node would be left to hold the layers")
 }
 
 // callBack has those who are on their way out ask for a place again, and claim what they hold: nobody is left to go on
@@ -210,6 +224,9 @@ func (m *Machine) goOn(cause events.Event) []events.Event {
 	if said := m.unapproved(cause); said != nil {
 		return said
 	}
+	if under.Opening.Stop {
+		return m.prepare(cause)
+	}
 	under.enter(protocol.Planning)
 	if under.Asked {
 		return m.restore(cause)
@@ -221,6 +238,9 @@ func (m *Machine) goOn(cause events.Event) []events.Event {
 // member that objects to what nobody can refuse is given up: others must not wait for it.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
+	if under.Opening.Stop {
+		return m.abort(cause, reason, func(cause events.Event) []events.Event { return m.callOff(cause, reason) })
+	}
 	meant := objectedBy(consent, under.Opening.Changes)
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes),
 		func(change events.Change) bool { return !objectionable[change.Kind] })

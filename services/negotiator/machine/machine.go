@@ -78,6 +78,10 @@ var handlers = events.Handlers[*Machine]{
 	events.ReplicaDiverged:     events.Handling((*Machine).diverged),
 	events.TrainingDigested:    events.Handling((*Machine).digested),
 	events.TrainingCompleted:   events.Handling((*Machine).completed),
+	events.StopRequested:       events.Handling((*Machine).stopRequested),
+	events.SnapshotWritten:     events.Handling((*Machine).snapshotWritten),
+	events.SnapshotCompleted:   events.Handling((*Machine).snapshotCompleted),
+	events.TrainingStopped:     events.Handling((*Machine).stopped),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 	events.LogAccepted:         events.Handling((*Machine).accepted),
 }

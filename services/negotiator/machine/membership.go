@@ -110,7 +110,11 @@ func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 	if leave.DeadlineSeconds > 0 {
 		m.state.Deadlines[leave.Node] = cause.Logged.Add(seconds(leave.DeadlineSeconds))
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node, Reason: inShort(leave.Reason)}, protocol.Pressing)
+	urgency := protocol.Pressing
+	if m.allLeaveBut(leave.Node) {
+		urgency, m.state.Together = protocol.Urgent, 0 // what is under way would move state to who leaves, too
+	}
+	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node, Reason: inShort(leave.Reason)}, urgency)
 }
 
 // inShort is what openings carry of the reason of each leave: its first 256 characters. A thousand may leave at a time.

@@ -59,7 +59,7 @@ func (m *Machine) due(now time.Time) []events.Change {
 	asked := 0
 	for _, change := range m.state.Pending {
 		joiner := m.state.Joiners[change.Node]
-		waits := change.Kind == events.ChangeJoin && joiner != nil && joiner.NotBefore.After(now)
+		waits := change.Kind == events.ChangeJoin && joiner != nil && (joiner.NotBefore.After(now) || m.state.Stopping != "")
 		if waits || !urgent(change) && m.state.Together != 0 && asked >= m.state.Together {
 			continue
 		}
@@ -135,8 +135,8 @@ func (m *Machine) undo(change events.Change) {
 // impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are
 // tried without the others, so that one that cannot be does not take innocent ones with it. The last one alone is
 // refused, and training goes on as it was; after a failure there is no way back, and the cluster holds until something
-// changes. Before the first plan nobody is refused: who comes next may make one possible. So it is with who joins after a failure: what
-// it left is tried without the joiner, who may have what is missing, and be refused once others train.
+// changes. Before the first plan, and after a stop, nobody is refused: who comes next may make one possible. So it is with who joins
+// after a failure: what it left is tried without the joiner, who may have what is missing, and be refused once others train.
 func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
 	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
 	if under == nil {
@@ -146,7 +146,7 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 	switch {
 	case under.Outdated: // who came since may make it possible
 		return m.renew(cause)
-	case m.state.Plan == nil:
+	case m.state.Plan == nil || m.state.Stop != nil:
 		return m.abort(cause, failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
 	case len(asked) == 0:
 		return m.abort(cause, failure.Reason, m.hold(failure.Reason))

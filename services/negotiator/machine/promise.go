@@ -34,5 +34,8 @@ func (m *Machine) promised(cause events.Event, promise events.Promise) []events.
 			fmt.Sprintf("promised to stop at a step that nobody near can reach: %v", under.Promises[impossible[0]]), false)
 	}
 	under.StopStep = stop
+	if under.Opening.Stop {
+		return m.lastSnapshot(cause)
+	}
 	return m.transfer(cause)
 }

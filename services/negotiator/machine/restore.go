@@ -103,6 +103,10 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 		return "no step has a live holder of every layer, and " + m.instead(older)
 	}
 	waits := m.waitingFor(missing)
+	if stop := m.state.Stop; stop != nil {
+		return fmt.Sprintf("training was stopped after step %d, and who is here cannot read %s of its snapshot%s",
+			stop.Step, named(missing, name), waits)
+	}
 	if forGood := waits == "" && m.state.Plan != nil && !older && !m.mayAsk(); forGood {
 		waits = ", and who held it came back without it: unless the process before lives and goes on, or a node joins that has an older " +
 			"state, in memory or a snapshot, the job can only begin anew, in another cluster"

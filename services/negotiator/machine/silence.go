@@ -119,6 +119,8 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 		return wanted, seconds(limit)
 	case wait.Service != "":
 		return wanted, seconds(protocol.ServiceSeconds(m.state.Unanswered))
+	case wait.Snapshot:
+		return wanted, seconds(m.snapshotSeconds())
 	case wait.Shards:
 		return wanted, seconds(m.transferSeconds())
 	}
@@ -198,6 +200,8 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 		return m.prepare(cause)
 	case under.Phase == protocol.Transferring:
 		return m.lateTransfer(cause)
+	case under.Phase == protocol.Stopping:
+		return m.lateSnapshot(cause)
 	case protocol.Waits[under.Phase].Service != "":
 		m.state.Unanswered++
 		return m.abort(cause, fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service), m.openNext)
@@ -257,6 +261,9 @@ func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []e
 		return nil
 	}
 	under := m.state.Negotiation
+	if under != nil && under.Opening.Stop {
+		return nil // all leave, and what it writes is needed
+	}
 	if under != nil && under.Phase == protocol.Transferring && leaves(under.Opening.Changes, overdue.Node) &&
 		len(under.takenFrom(overdue.Node)) == 0 {
 		return nil

@@ -11,9 +11,10 @@ import (
 // each: a trainer that is restarted for ever would have nothing said.
 const gatherSeconds = 3
 
-// lacks returns how many nodes are to come before the first plan: the operator or the job may want several.
+// lacks returns how many nodes are to come before the first plan, or the first after a stop: the operator or the job may want
+// several.
 func (m *Machine) lacks() int {
-	if m.state.Plan != nil || len(m.state.Joiners) == 0 || m.isForgotten() {
+	if m.state.Plan != nil && m.state.Stop == nil || len(m.state.Joiners) == 0 || m.isForgotten() {
 		return 0
 	}
 	return max(m.settings.StartNodes, m.state.Job.LeastNodes()) - len(m.state.Joiners)

@@ -61,10 +61,13 @@ type state struct {
 	Measured    profile.Paces          `json:"measured"`           // of steps under the plan in force
 	Finals      *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
 	Complete    *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
-	Ended       time.Time              `json:"ended,omitzero"`     // the job, by the log's clock
-	EndTold     time.Time              `json:"endTold,omitzero"`   // when that was logged last
-	Failures    float64                `json:"failures"`           // per node and second, as the monitor last said
-	Returns     float64                `json:"returns"`            // seconds a lost node stays away, by the monitor; zero: not known
+	Stopping    string                 `json:"stopping,omitempty"` // why all who train are to stop, as somebody asked; empty: nobody did
+	Stored      stored                 `json:"stored,omitzero"`
+	Stop        *events.JobStop        `json:"stop,omitempty"`   // nil: training was not stopped since the last commit
+	Ended       time.Time              `json:"ended,omitzero"`   // the job, by the log's clock
+	EndTold     time.Time              `json:"endTold,omitzero"` // when that was logged last
+	Failures    float64                `json:"failures"`         // per node and second, as the monitor last said
+	Returns     float64                `json:"returns"`          // seconds a lost node stays away, by the monitor; zero: not known
 }
 
 // member is a node that is active or wants to be.
@@ -124,6 +127,8 @@ type negotiation struct {
 	Grace    float64                   `json:"grace,omitempty"`   // seconds that units may move before a leaver's deadline; zero: none
 
 	Message float64 `json:"message,omitempty"` // as the machine's, of the plan proposed
+
+	Wrote map[int]bool `json:"wrote,omitempty"` // units of the last snapshot that are written to some tier
 
 	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
 

@@ -10,13 +10,14 @@ const (
 	PreCopying   Phase = "pre-copying"  // layers move while training goes on
 	Promising    Phase = "promising"    // members name the step at which they can stop
 	Transferring Phase = "transferring" // all stop at one step, shards move
+	Stopping     Phase = "stopping"     // all stop at one step for good, and write a snapshot of it
 )
 
 // Wait is for whom a phase waits: members are given up after a deadline, and shards moved anew. A service that was killed
 // resumes from the log and answers then; one whose answer never comes is asked anew.
 type Wait struct {
-	Members, Shards bool
-	Service         string
+	Members, Shards, Snapshot bool
+	Service                   string
 }
 
 // Waits says for whom each phase waits.
@@ -27,6 +28,7 @@ var Waits = map[Phase]Wait{
 	PreCopying:   {Shards: true},
 	Promising:    {Members: true},
 	Transferring: {Shards: true},
+	Stopping:     {Snapshot: true},
 }
 
 // Urgency is how much a change presses.
@@ -48,7 +50,7 @@ const MostRenewals = 3
 // have what is missing: that is tried so often and no more.
 func Supersedes(change Urgency, phase Phase, stopped bool, renewals int) bool {
 	switch {
-	case phase == Transferring || renewals >= MostRenewals:
+	case phase == Transferring || phase == Stopping || renewals >= MostRenewals:
 		return change == Urgent
 	case stopped:
 		return true

@@ -110,6 +110,13 @@ var verbs = []verb{
 		n.silent = events.Kind(a["KIND"])
 		a.after(w, func() { n.silent = "" })
 	}},
+	{"stop", func(w *World, a args) { w.stop(); a.after(w, w.startStopped) }},
+	{"all leave", func(w *World, a args) {
+		for _, n := range w.nodes {
+			w.after(w.jitter(time.Second), func() { w.leave(n, 30*time.Second) })
+		}
+		a.after(w, w.startStopped)
+	}},
 	{"leave NODE", func(w *World, a args) { w.leave(a.node(w), 0) }},
 	{"leave NODE within SECONDS", func(w *World, a args) { w.leave(a.node(w), a.seconds()) }},
 	{"spoil NODE", func(w *World, a args) { w.spoil(a.node(w)) }},
@@ -348,6 +355,23 @@ func (w *World) again(kind events.Kind) {
 		_, _ = w.hub.Events.Publish(w.hubTime(), stored, nil, stream.Answered) // a hub that is away stores nothing
 		w.look()
 		return
+	}
+}
+
+// stop has a user ask that training stops.
+func (w *World) stop() {
+	w.requests++
+	w.publish(events.Speaker{Source: "/user", Cluster: cluster}.First(w.time(), fmt.Sprint("stop-", w.requests), events.StopRequested,
+		cluster, &events.StopRequest{Reason: "the rack is moved"}))
+}
+
+// startStopped starts the nodes that have ended because training stopped.
+func (w *World) startStopped() {
+	for _, n := range w.nodes {
+		if n.process == nil && n.gone {
+			n.gone = false
+			w.launch(n)
+		}
 	}
 }
 

@@ -47,7 +47,13 @@ func (p *process) tierOf(name string) *tier {
 func (p *process) capture(a agent.Capture) {
 	for _, share := range a.Shares {
 		t := p.tierOf(share.Tier)
-		if p.writing[share.Tier] || t.away {
+		if a.Last && p.writing[share.Tier] {
+			again := a
+			again.Shares = []agent.Share{share}
+			p.later(50*time.Millisecond, func() { p.capture(again) })
+			continue
+		}
+		if p.writing[share.Tier] || t.away || a.Last && t.has(p.node.name, retention.ID{Step: a.Step, Plan: a.Digest}) {
 			continue
 		}
 		next := &part{
@@ -71,6 +77,11 @@ func (p *process) capture(a agent.Capture) {
 		})
 	}
 	p.workOn()
+}
+
+// has reports whether a node wrote its part of a snapshot to its end.
+func (t *tier) has(node string, id retention.ID) bool {
+	return slices.ContainsFunc(t.parts, func(p *part) bool { return p.Whole && p.Node == node && p.ID == id })
 }
 
 // retire removes the obsolete parts of a node, and by the plan's first node those of the dead.

@@ -150,6 +150,9 @@ var tellers = map[events.Kind]func(events.Event) string{
 		return fmt.Sprintf("step %d of generation %d: %s", d.Step, d.Generation, d.Reason)
 	}),
 	events.ConsentDelayed:    teller(func(d events.Delay) string { return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason) }),
+	events.StopRefused:       teller(func(s events.StopRefusal) string { return s.Reason }),
+	events.SnapshotRequested: teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
+	events.TrainingStopped:   teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),
 	events.SnapshotWritten:   teller(func(s events.SnapshotPart) string { return fmt.Sprintf("step %d to %s: %v", s.Step, s.Tier, s.Units) }),
 	events.SnapshotCompleted: teller(func(s events.CompleteSnapshot) string { return fmt.Sprintf("step %d", s.Step) }),
 	events.SnapshotOverdue:   teller(func(s events.OverdueSnapshot) string { return fmt.Sprintf("step %d: nobody wrote %v", s.Step, s.Units) }),

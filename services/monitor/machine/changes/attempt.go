@@ -95,7 +95,7 @@ func (a *attempt) phase() string {
 		by    events.Kind
 		phase string
 	}{
-		{events.Scheduled, Transferring}, {events.Prepared, Promising},
+		{events.SnapshotRequested, Stopping}, {events.Scheduled, Transferring}, {events.Prepared, Promising},
 		{events.PreCopyStarted, PreCopying}, {events.RestorationAsked, Restoring},
 	}
 	for _, begins := range begun {
@@ -112,7 +112,7 @@ func (a *attempt) phase() string {
 // awaits lists the nodes and services that are waited for now.
 func (a *attempt) awaits() []string {
 	switch phase := a.phase(); phase {
-	case Consenting, Promising:
+	case Consenting, Promising, Stopping:
 		return a.silent(phase, a.members())
 	case PreCopying, Transferring:
 		return a.silent(phase, a.receivers())

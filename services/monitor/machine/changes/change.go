@@ -126,6 +126,7 @@ const (
 	PreCopying   = "pre-copying"
 	Promising    = "promising"
 	Transferring = "transferring"
+	Stopping     = "stopping"
 )
 
 // Slowest returns the phase that took longest.

@@ -17,7 +17,7 @@ type End struct {
 // EndOf reads the event that tells it; nil where it is none.
 func EndOf(event events.Event) *End {
 	end, err := events.Open[events.JobEnd](event)
-	if err != nil {
+	if err != nil || event.Kind != events.TrainingCompleted {
 		return nil
 	}
 	return &End{end, event.Time}

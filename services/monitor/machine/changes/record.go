@@ -88,6 +88,10 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.Aborted:             of(end),
 	events.PlanActivated:       taker((*Record).activate),
 	events.TrainingCompleted:   (*Record).complete,
+	events.TrainingStopped:     (*Record).asked,
+	events.StopRequested:       (*Record).asked,
+	events.StopRefused:         (*Record).asked,
+	events.SnapshotRequested:   begun,
 	events.ClusterHeld:         taker((*Record).held),
 	events.MembershipRefused:   taker((*Record).refused),
 }

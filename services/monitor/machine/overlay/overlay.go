@@ -16,8 +16,9 @@ import (
 // Overlay takes a log, and knows who is there now, where, and how good the links are.
 type Overlay struct {
 	plan     *events.Plan
-	planned  time.Time    // when the plan was committed
-	end      *changes.End // of the job; nil: it goes on
+	planned  time.Time     // when the plan was committed
+	end      *changes.End  // of the job; nil: it goes on
+	stop     *changes.Stop // since the last commit; nil: training was not stopped
 	devices  map[string]events.Device
 	stepless bool   // as in Stepless
 	steps    uint64 // of the job; zero: not known, or it has no end
@@ -65,6 +66,8 @@ func (o *Overlay) Take(event events.Event) {
 		}
 	case event.Kind == events.TrainingCompleted:
 		o.end = changes.EndOf(event)
+	case event.Kind == events.TrainingStopped:
+		o.halt(changes.StopOf(event))
 	case event.Kind == events.PlanMeasured:
 		o.pace(event)
 	case event.Kind == events.StepDelayed:
@@ -84,7 +87,7 @@ func (o *Overlay) Take(event events.Event) {
 // commit follows a plan. Of nodes that went and are not in it, nothing needs to be known any more.
 func (o *Overlay) commit(plan events.Plan, at time.Time) {
 	o.remember(&plan)
-	o.plan, o.planned = &plan, at
+	o.plan, o.planned, o.stop = &plan, at, nil
 	clear(o.paces)
 	o.forgetDelays()
 	members := map[string]bool{}
@@ -115,6 +118,18 @@ func (o *Overlay) Has(node string) bool {
 	_, known := o.devices[node]
 	return known
 }
+
+// halt takes that training has stopped, if it was under the plan in force. Nobody who took part is missed.
+func (o *Overlay) halt(stop *changes.Stop) {
+	if stop == nil || o.plan == nil || stop.Generation != o.plan.Generation {
+		return
+	}
+	o.stop = stop
+	clear(o.told)
+}
+
+// Stop returns that of training, since the last commit; nil where it was not stopped.
+func (o *Overlay) Stop() *changes.Stop { return o.stop }
 
 // End returns that of the job; nil where it goes on.
 func (o *Overlay) End() *changes.End { return o.end }

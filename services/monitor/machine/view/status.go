@@ -54,6 +54,8 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 	status.Prediction, status.Snapshots = v.overlay.Prediction(), v.overlay.Snapshots()
 	if end := v.overlay.End(); end != nil {
 		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
+	} else if stop := v.overlay.Stop(); stop != nil {
+		status.Step, status.Rate, status.StepSeconds = stop.Step, 0, 0
 	}
 	if v.overlay.End() == nil {
 		steps, left := v.overlay.Course(status.Step, status.StepSeconds)
@@ -73,6 +75,10 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level, says string) {
 	if end := v.overlay.End(); end != nil {
 		return Idle, "the job is complete: " + end.String()
+	}
+	stop := v.overlay.Stop()
+	if _, under := v.underWay(); stop != nil && !under {
+		return Idle, stop.String()
 	}
 	if status.Diverged > 0 {
 		return Trouble, fmt.Sprintf("the loss is not finite since step %d: training has diverged. Stop it, and begin anew or from a snapshot before",

@@ -115,6 +115,20 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	}
 }
 
+func TestAPageOfATrainingThatWasStoppedTellsTheStepUntilItGoesOn(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.say(events.TrainingStopped, "c", &events.JobStop{Generation: 1, Step: 300, Tier: "disk", Plan: events.Digest(nil)})
+	l.beat(30)
+	if status := l.status(); status.Level != Idle || !strings.HasPrefix(status.Says, "stopped at step 300, snapshot complete at 300 (disk)") {
+		t.Errorf("the page says %q", status.Says)
+	}
+	l.open(plan(2))
+	if says := l.status().Says; strings.Contains(says, "stopped") {
+		t.Errorf("while it goes on the page says %q", says)
+	}
+}
+
 func TestCopiesAreToldToDifferUntilSomebodyIsRightOrAPlanComes(t *testing.T) {
 	l := newLog()
 	l.commit(plan(1))

@@ -1,0 +1,32 @@
+package changes
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// Stop is that of a job which may go on another time.
+type Stop struct {
+	events.JobStop
+	At time.Time `json:"at"` // by the log's clock
+}
+
+// StopOf reads the event that tells it; nil where it is none.
+func StopOf(event events.Event) *Stop {
+	if event.Kind != events.TrainingStopped {
+		return nil
+	}
+	stop, err := events.Open[events.JobStop](event)
+	if err != nil {
+		return nil
+	}
+	return &Stop{stop, event.Logged}
+}
+
+// String tells it as a person would, and how training goes on.
+func (s *Stop) String() string {
+	return fmt.Sprintf("stopped at step %d, snapshot complete at %d (%s); the same scripts, started again where the snapshots are, "+
+		"go on from there", s.Step, s.Step, s.Tier)
+}

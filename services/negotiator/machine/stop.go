@@ -1,0 +1,208 @@
+package machine
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
+)
+
+// A job stops where all who train leave at one time: somebody asked for it, or each node was asked to go. Nobody is left to
+// move state to, so that all write a snapshot of the step at which they stop, and no plan follows.
+
+// stored is the last snapshot that is complete in a tier that outlives its processes.
+type stored struct {
+	Tier string `json:"tier"`
+	Step uint64 `json:"step"`
+	Plan string `json:"plan"`
+}
+
+// stopRequested has all who train leave. What broke before is mended first.
+func (m *Machine) stopRequested(cause events.Event, request events.StopRequest) []events.Event {
+	if reason := m.cannotStop(); reason != "" {
+		return []events.Event{m.refuseStop(cause, reason)}
+	}
+	m.state.Stopping = inShort(request.Reason)
+	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
+		if !leaves(m.state.Pending, node) {
+			m.state.Pending = append(m.state.Pending,
+				events.Change{Kind: events.ChangeLeave, Node: node, Cause: cause.ID, Reason: m.state.Stopping})
+		}
+	}
+	return m.negotiate(cause, protocol.Urgent)
+}
+
+func (m *Machine) refuseStop(cause events.Event, reason string) events.Event {
+	m.state.Stopping = ""
+	return m.speaker.Say(cause, events.StopRefused, m.settings.Cluster, &events.StopRefusal{Reason: reason})
+}
+
+// cannotStop says why training cannot stop without a loss; empty where it can.
+func (m *Machine) cannotStop() string {
+	if m.state.Plan == nil || len(m.state.Members) == 0 {
+		return "nobody trains"
+	}
+	if m.state.Hold.Active {
+		return "training stands still, so that no step can be made of which all write a snapshot: reknit status says why"
+	}
+	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
+		if m.placed(node) && !m.state.Members[node].Snapshots {
+			return node + " writes no snapshots (REKNIT_SNAPSHOT_FOLDER or REKNIT_SNAPSHOT_BUCKET at every node), and what it " +
+				"trains would be lost: two signals within 10 s to each agent end the job anyway"
+		}
+	}
+	return ""
+}
+
+// allLeaveBut reports whether every active node but one has asked to leave.
+func (m *Machine) allLeaveBut(one string) bool {
+	for node := range m.state.Members {
+		if node != one && !leaves(m.state.Pending, node) {
+			return false
+		}
+	}
+	return true
+}
+
+// lastSnapshot tells at which step all stop, of which they write a snapshot.
+func (m *Machine) lastSnapshot(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	under.enter(protocol.Stopping)
+	asked := m.say(cause, events.SnapshotRequested, &events.SnapshotRequest{Negotiation: under.ID, Step: under.StopStep})
+	return append([]events.Event{asked}, m.stopOnceStored(cause)...)
+}
+
+// snapshotWritten notes which units of the last snapshot are written.
+func (m *Machine) snapshotWritten(_ events.Event, part events.SnapshotPart) []events.Event {
+	under := m.state.Negotiation
+	if under == nil || under.Phase != protocol.Stopping || part.Step != under.StopStep || part.Plan != m.state.PlanDigest ||
+		part.Tier == memoryTier || !m.trains(part.Node) {
+		return nil
+	}
+	if under.Wrote == nil { // a memory with none of them was read
+		under.Wrote = map[int]bool{}
+	}
+	for unit := range events.Each(part.Units) {
+		under.Wrote[unit] = true
+	}
+	return nil
+}
+
+// memoryTier ends with the processes whose memory it is.
+const memoryTier = "memory"
+
+// snapshotCompleted stops training where the snapshot is that of the step at which all stop.
+func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.CompleteSnapshot) []events.Event {
+	if snapshot.Tier == memoryTier {
+		return nil
+	}
+	m.state.Stored = stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
+	return m.stopOnceStored(cause)
+}
+
+// stopOnceStored says that training has stopped, once the snapshot of that step is complete.
+func (m *Machine) stopOnceStored(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	isStopping := under != nil && under.Phase == protocol.Stopping
+	if !isStopping || m.state.Stored.Step != under.StopStep || m.state.Stored.Plan != m.state.PlanDigest {
+		return nil
+	}
+	stop := events.JobStop{
+		Generation: m.state.generation(), Step: under.StopStep, Tier: m.state.Stored.Tier, Plan: m.state.PlanDigest,
+		Reason: cmp.Or(m.state.Stopping, under.Opening.Changes[0].Reason),
+	}
+	said := []events.Event{
+		m.speaker.Say(cause, events.TrainingStopped, m.settings.Cluster, &stop), // first: who heard of the abort alone would train on
+		m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{Negotiation: under.ID, Generation: under.Opening.Generation,
+			Reason: fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete", stop.Step)}),
+	}
+	m.halt(&stop, cause.Logged)
+	return said
+}
+
+// stopped hears its own word that training has stopped. One that has lost its memory learns so.
+func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Event {
+	isNews := m.state.Stop == nil && len(m.state.Members) > 0 && m.state.Committed.Before(cause.Logged)
+	if isNews && m.state.generation() == stop.Generation {
+		m.halt(&stop, cause.Logged)
+	}
+	return nil
+}
+
+// halt forgets all who trained: they end, and nobody waits for their processes. Whoever joins goes on from the snapshot.
+func (m *Machine) halt(stop *events.JobStop, now time.Time) {
+	clear(m.state.Gone)
+	clear(m.state.Fallen)
+	for _, member := range m.state.Plan.Nodes {
+		m.state.Gone[member.Node], m.state.Fallen[member.Node] = member.Incarnation, stop.Step
+		m.forgetLinks(member.Node)
+		m.state.Costs.Leave(member.Node)
+	}
+	m.state.Stop, m.state.Stopping, m.state.Negotiation, m.state.Pending, m.state.Finals = stop, "", nil, nil, nil
+	m.state.Paused, m.state.Ask, m.state.Stopped, m.state.Lacking = true, true, now, time.Time{}
+	m.state.Hold = hold{Ever: m.state.Hold.Ever}
+	clear(m.state.Members)
+	clear(m.state.Joiners)
+	clear(m.state.Deadlines)
+	clear(m.state.Leavers)
+	clear(m.state.Paces)
+	clear(m.state.Busy)
+}
+
+// callOff has training go on that was to stop, and tells all who asked.
+func (m *Machine) callOff(cause events.Event, reason string) []events.Event {
+	var said []events.Event
+	if m.state.Stopping != "" {
+		said = append(said, m.refuseStop(cause, reason))
+	}
+	return append(said, m.refuseChanges(reason, func(change events.Change) bool { return change.Kind == events.ChangeLeave })(cause)...)
+}
+
+// heldInstead calls a stop off because training stands still.
+func (m *Machine) heldInstead(cause events.Event, reason string) []events.Event {
+	if m.state.Stopping == "" {
+		return nil
+	}
+	said := []events.Event{m.refuseStop(cause, "training stands still: "+reason)}
+	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
+		if change.Kind == events.ChangeLeave {
+			said = append(said, m.refuseChange(cause, change, "training stands still: "+reason)...)
+			m.undo(change)
+		}
+		return change.Kind == events.ChangeLeave
+	})
+	return said
+}
+
+// slowestWrite is what a snapshot is written at, at worst, in bytes per second: to a bucket far away.
+const slowestWrite = 20e6
+
+// snapshotSeconds is how long all may take to come to the step at which they stop, and to write it.
+func (m *Machine) snapshotSeconds() float64 {
+	var bytes int64
+	for _, unit := range m.state.Job.UnitBytes() {
+		bytes += unit
+	}
+	return max(m.settings.TransferTime.Seconds(), float64(bytes)/slowestWrite) + protocol.ComeSeconds(m.stepSeconds())
+}
+
+// lateSnapshot calls the stop off, and names who did not write.
+func (m *Machine) lateSnapshot(cause events.Event) []events.Event {
+	under := m.state.Negotiation
+	var silent []string
+	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
+		if slices.ContainsFunc(slices.Collect(events.Each(m.state.Plan.UnitsOf(node))), func(unit int) bool { return !under.Wrote[unit] }) {
+			silent = append(silent, node)
+		}
+	}
+	reason := fmt.Sprintf("the snapshot of step %d is not complete", under.StopStep)
+	if len(silent) > 0 {
+		reason += ": units are missing that " + named(silent, func(node string) string { return node }) +
+			" had to write, whose agents' logs say why"
+	}
+	return m.abort(cause, reason, func(cause events.Event) []events.Event { return m.callOff(cause, reason) })
+}
