@@ -2,6 +2,7 @@ package workers
 
 import (
 	"math"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,35 @@ func TestWhereAllTrainersAreKilledAndTheirAgentsLiveTrainingGoesOnFromWhatTheseH
 		expectASnapshot(t, least, reached)
 	}
 	c.expectTheEndOfTrainingAlone(workers...)
+}
+
+func TestAJobThatIsStoppedEndsWithASnapshotAndGoesOnFromThatStep(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, 120)
+	folders := t.TempDir()
+	start := func() []*worker {
+		return []*worker{
+			c.startWith("n1", toDisk(filepath.Join(folders, "n1"))), c.startWith("n2", toDisk(filepath.Join(folders, "n2"))),
+		}
+	}
+	workers := start()
+	workers[0].await("steps", func(line said) bool { return line.Done >= 30 })
+	c.reknit("stop")
+	for _, w := range workers {
+		w.untilItsEnd()
+		if err := w.agent.Wait(); err != nil {
+			t.Errorf("%s ends with %v: expected status 0", w.node, err)
+		}
+	}
+	stopped, err := events.Open[events.JobStop](c.awaitEvent(events.TrainingStopped, func(events.Event) bool { return true }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := start()
+	if step := *again[0].adopts().Adopted; step != int(stopped.Step) || stopped.Step < 30 {
+		t.Errorf("training goes on from step %d: expected %d, after which it was stopped", step, stopped.Step)
+	}
+	c.expectTheEndOfTrainingAlone(again...)
 }
 
 func TestAWholeClusterStartsAnewFromTheBucket(t *testing.T) {

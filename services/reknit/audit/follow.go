@@ -19,8 +19,8 @@ import (
 var Kinds = []events.Kind{
 	events.JoinRequested, events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested, events.JoinDelayed,
 	events.MembershipRefused, events.NodeLost, events.NodeExited, events.NegotiationOpened, events.Consented, events.Committed,
-	events.Aborted, events.ClusterHeld, events.TrainingCompleted, events.ReplicaDiverged, events.EventRefused, events.LeaseTaken,
-	events.LogAccepted,
+	events.Aborted, events.ClusterHeld, events.TrainingCompleted, events.TrainingStopped, events.ReplicaDiverged, events.EventRefused,
+	events.LeaseTaken, events.LogAccepted,
 }
 
 const (

@@ -438,7 +438,8 @@ func TestEachPhaseSaysWhomItWaitsFor(t *testing.T) {
 }
 
 func TestThePhasesAreCalledWhatTheNegotiatorCallsThem(t *testing.T) {
-	phases := []string{changes.Consenting, changes.Planning, changes.Restoring, changes.PreCopying, changes.Promising, changes.Transferring}
+	phases := []string{changes.Consenting, changes.Planning, changes.Restoring, changes.PreCopying, changes.Promising, changes.Transferring,
+		changes.Stopping}
 	if len(protocol.Waits) != len(phases) {
 		t.Errorf("the negotiator has %d phases, expected %v", len(protocol.Waits), phases)
 	}

@@ -231,6 +231,10 @@ func says(change changes.Change, attempt changes.Attempt, event events.Event) st
 		return "committed"
 	case events.Aborted:
 		return "aborted: " + attempt.Ended
+	case events.SnapshotRequested:
+		if asked, err := events.Open[events.SnapshotRequest](event); err == nil {
+			return fmt.Sprintf("all stop after step %d, and write a snapshot of it", asked.Step)
+		}
 	case events.NegotiationOverdue:
 		return fmt.Sprintf("%s takes long: waiting for %s", attempt.Phase, some(attempt.Awaits))
 	}
@@ -248,6 +252,12 @@ func aside(event events.Event) string {
 		if end := changes.EndOf(event); end != nil {
 			return "the job is complete: " + end.String()
 		}
+	case events.TrainingStopped:
+		if stop := changes.StopOf(event); stop != nil {
+			return "training has " + stop.String()
+		}
+	case events.StopRequested, events.StopRefused:
+		return reasonOf(event)
 	case events.ClusterHeld:
 		return "the cluster holds: " + reason(event)
 	case events.MembershipRefused:

@@ -47,6 +47,7 @@ type Overview struct {
 	Idle       []string        `json:"idle,omitempty"`          // which nodes have no place because of their links, and what they need
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
+	Stop       *changes.Stop   `json:"stop,omitempty"`   // of training, which may go on from its snapshot; left out while it does
 	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
 	// Refused is what somebody was refused lately, of whom nothing newer is known.
 	Refused  *changes.Refusal `json:"refused,omitempty"`
@@ -91,15 +92,18 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	}
 	o.takePlan(known)
 	o.Stepless, o.Snapshots = known.Stepless(), known.Snapshots()
-	o.End = known.End()
+	o.End, o.Stop = known.End(), known.Stop()
 	nodes := known.Nodes(heard)
 	for _, node := range nodes {
 		o.takeNode(node)
 	}
 	o.Problems, o.StepTime, o.Alone = missing(nodes), overlay.StepTime(nodes), alone(known, nodes)
-	if o.End != nil {
+	switch {
+	case o.End != nil:
 		o.Step, o.StepTime = o.End.Step, 0
-	} else {
+	case o.Stop != nil:
+		o.Step, o.StepTime, o.Alone = o.Stop.Step, 0, 0
+	default:
 		o.Delayed = known.Delays(nodes)
 		steps, left := known.Course(o.Step, o.StepTime)
 		o.Steps, o.Left = steps, left.Seconds()
@@ -124,7 +128,7 @@ func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) 
 
 // isDeserted reports whether nobody trains any more, and some ended otherwise than by the end of the training.
 func (o *Overview) isDeserted() bool {
-	return o.Generation > 0 && o.End == nil && o.Heard == 0 &&
+	return o.Generation > 0 && o.End == nil && o.Stop == nil && o.Heard == 0 &&
 		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
 }
 
@@ -236,7 +240,7 @@ func (o *Overview) judge() {
 			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
 	for _, tier := range o.Snapshots {
-		if o.End == nil && tier.Late(o.Step) {
+		if o.End == nil && o.Stop == nil && tier.Late(o.Step) {
 			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
 		}
 	}
@@ -274,6 +278,8 @@ func (o Overview) tell(w io.Writer) {
 	switch {
 	case o.End != nil:
 		fmt.Fprintf(table, "job\tcomplete since %s: %s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End)
+	case o.Stop != nil:
+		fmt.Fprintf(table, "training\t%s\n", o.Stop)
 	case o.isDeserted() && o.Step > 0:
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():

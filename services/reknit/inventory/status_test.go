@@ -62,6 +62,23 @@ func TestACompleteJobIsNoDisasterWhoeverIsGone(t *testing.T) {
 	}
 }
 
+func TestATrainingThatWasStoppedTellsItsSnapshotAndMissesNobody(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1", Reason: "asked to go"})
+	s.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 1, Step: 40, Tier: "disk", Plan: events.Digest(nil)})
+	printed, err := s.run(Status())
+	if err != nil || !strings.Contains(printed, "stopped at step 40, snapshot complete at 40 (disk); the same scripts") {
+		t.Errorf("%v, and\n%s", err, printed)
+	}
+	for _, fault := range []string{"lost", "silent", "leaving"} {
+		if strings.Contains(printed, fault) {
+			t.Errorf("%q stands in\n%s", fault, printed)
+		}
+	}
+}
+
 func TestAJobThatEndsWithTwoModelsIsNotWell(t *testing.T) {
 	s := newSite(t)
 	s.plan()

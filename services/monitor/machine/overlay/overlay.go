@@ -44,8 +44,8 @@ func New() *Overlay {
 var (
 	NodeKinds = []events.Kind{
 		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
-		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.PlanMeasured,
 		events.StepDelayed, events.JoinDelayed,
+		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.TrainingStopped, events.PlanMeasured,
 	}
 	LinkKinds = []events.Kind{
 		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,

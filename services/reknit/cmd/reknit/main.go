@@ -111,7 +111,7 @@ func root() *cobra.Command {
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(),
 		inventory.Nodes(), inventory.Links(), policies.Command(), audit.Command(), doctor.Command(), version.Command(),
 	)
-	group(root, "Change it:", drain.Command(), remove.Command(), accept.Command())
+	group(root, "Change it:", drain.Command(), drain.StopCommand(), remove.Command(), accept.Command())
 	group(root, "Run a cluster, or a part of one:",
 		dev.Command(), up.Command(), provision.Command(),
 		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),
