@@ -41,12 +41,12 @@ func TestWhereAllTrainersAreKilledAndTheirAgentsLiveTrainingGoesOnFromWhatTheseH
 	for _, w := range workers {
 		w.signal(w.pid, syscall.SIGKILL) // its agent starts it again
 	}
-	least := math.MaxInt // of whoever is back first: it may have trained on alone when the others come
+	least := math.MaxInt // of whoever is back first: it may have trained on alone when the others come, or be one step behind the first
 	for _, w := range workers {
 		w.await("its next start", func(line said) bool { return line.PID > 0 })
 		least = min(least, *w.adopts().Adopted)
 	}
-	if least < reached { // all were killed while they wrote an update, so that what their agents have in memory is the newest
+	if least < reached-1 { // all were killed while they wrote an update, so that what their agents have in memory is the newest
 		expectASnapshot(t, least, reached)
 	}
 	c.expectTheEndOfTrainingAlone(workers...)
