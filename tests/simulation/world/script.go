@@ -55,11 +55,12 @@ func NewScript(seed uint64) Script {
 	s.Faults = withWithheld(seed, s.Nodes, s.Faults)
 	if r.IntN(4) == 0 {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
-	} else if !slices.ContainsFunc(s.Faults, func(f Fault) bool { return f.Words == "wipe store" }) {
+	}
+	s.drawKind(r)
+	if s.Stays == "" && s.Kind != events.Sharded {
 		s.Faults = withHolder(seed, s.Nodes, s.Layers, s.Faults)
 	}
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
-	s.drawKind(r)
 	s.Steps = withEnd(seed, s.Faults)
 	return s
 }
