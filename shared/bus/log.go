@@ -18,7 +18,8 @@ import (
 // ErrLogReplaced says that the event log is another one than before: its store was wiped, or restored from a backup.
 var ErrLogReplaced = errors.New("the event log is another one: its store was wiped, lost its end, or is older")
 
-// sureAfter is how long a log may seem to end too early: a leader that has just been elected may have to catch up.
+// sureAfter is how long a log on several servers may seem to end too early: a leader that has just been elected may have to catch up. On
+// one server a shorter log is another one at once: within this time others would write beyond what was read, and hide it.
 var sureAfter = 2 * time.Second
 
 // mark tells one log from another.
@@ -124,7 +125,7 @@ func (b *Bus) lookIfMissing(err error) {
 // makeSure compares the log with the one that is known. All streams that are missing are made if it is another.
 func (b *Bus) makeSure(ctx context.Context) error {
 	differs, info, err := b.compareLog(ctx)
-	if errors.Is(differs, errShorter) {
+	if errors.Is(differs, errShorter) && info.Config.Replicas > 1 {
 		select {
 		case <-time.After(sureAfter):
 		case <-ctx.Done():
