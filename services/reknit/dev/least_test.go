@@ -63,15 +63,15 @@ func TestTheLeastIsThatOfAllOrdersOfNodes(t *testing.T) {
 func TestARunFailsWhereALeaveMovedMoreThanItsShapeAsksFor(t *testing.T) {
 	leave := Change{Kind: events.ChangeLeave, Healed: true, BytesMoved: 111, LeastBytes: 100, leastKnown: true}
 	report := Report{unjudged: true, Changes: []Change{leave}}
-	if err := report.verdict(); !errors.Is(err, ErrNotHealed) {
+	if err := report.frugal(); !errors.Is(err, ErrNotHealed) {
 		t.Errorf("%v of 111 bytes where 100 are the least", err)
 	}
 	report.Changes[0].BytesMoved = 110
-	if err := report.verdict(); err != nil {
+	if err := report.frugal(); err != nil {
 		t.Errorf("%v of 110 bytes where 100 are the least", err)
 	}
 	report.Changes = []Change{{Kind: events.ChangeLeave, Healed: true, BytesMoved: 5}}
-	if err := report.verdict(); err != nil {
+	if err := report.frugal(); err != nil {
 		t.Errorf("%v where the least is not known", err)
 	}
 }
