@@ -32,9 +32,9 @@ type Join struct {
 
 // Trained is how far a node had trained, and under which plan.
 type Trained struct {
-	Generation uint64 `json:"generation" is:"min=1"`        // of the plan
-	Plan       string `json:"plan,omitempty" is:"digest"`   // its digest; left out: the node has it no more
-	Step       uint64 `json:"step,omitempty" is:"max=1e18"` // completed steps
+	Generation uint64 `json:"generation" is:"min=1,max=1e18"` // of the plan
+	Plan       string `json:"plan,omitempty" is:"digest"`     // its digest; left out: the node has it no more
+	Step       uint64 `json:"step,omitempty" is:"max=1e18"`   // completed steps
 }
 
 // Leave asks to go. Training must not need the node after the deadline.

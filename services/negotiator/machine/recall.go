@@ -42,7 +42,7 @@ func (m *Machine) regroups(cause events.Event) bool {
 	case m.isForgotten() && !m.state.Recall.Gathered:
 		m.gather(gatherSeconds)
 		return true
-	case m.state.Plan == nil && !m.isForgotten() && young > 0:
+	case m.state.Plan == nil && !m.isForgotten() && young > 0 && young <= youngSeconds: // a clock that was set back says more
 		m.gather(young)
 		return true
 	}
@@ -69,13 +69,14 @@ func (m *Machine) isForgotten() bool {
 }
 
 // isOutdone reports whether the log is older than what nodes trained: it has committed plans, and more nodes tell of one later plan than
-// are members under the one in force. Fewer may lie.
+// are members under the one in force, and most of those who ask for a place. Fewer may lie.
 func (m *Machine) isOutdone() bool {
 	past := m.past()
 	if past.Generation <= m.state.generation() || m.isForgotten() {
 		return false
 	}
-	return len(m.tellers(past)) > len(m.state.Members)
+	tellers := len(m.tellers(past))
+	return tellers > len(m.state.Members) && 2*tellers > len(m.state.Joiners)
 }
 
 // tellers returns the joiners that trained under a plan, by name.

@@ -27,6 +27,10 @@ func (m *Machine) stopRequested(cause events.Event, request events.StopRequest) 
 		return []events.Event{m.refuseStop(cause, reason)}
 	}
 	m.state.Stopping = inShort(request.Reason)
+	if under := m.state.Negotiation; under != nil && under.Opening.Stop {
+		return nil // what is under way answers it: begun anew, it would never end where somebody asks each minute
+	}
+	m.state.Together = 0 // all leave in one change
 	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
 		if !leaves(m.state.Pending, node) {
 			m.state.Pending = append(m.state.Pending,
@@ -97,7 +101,8 @@ const memoryTier = "memory"
 
 // snapshotCompleted stops training where the snapshot is that of the step at which all stop.
 func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.CompleteSnapshot) []events.Event {
-	if snapshot.Tier == memoryTier {
+	isOlder := m.state.Stored.Plan == snapshot.Plan && snapshot.Step < m.state.Stored.Step // of a slower tier
+	if snapshot.Tier == memoryTier || isOlder {
 		return nil
 	}
 	m.state.Stored = stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
