@@ -21,13 +21,13 @@ type Taken struct {
 }
 
 type takenShare struct {
-	tier  *tier // its token is taken
+	tier  *tier // its token is taken, but for the last snapshot of a job: whoever writes that waits for it
 	to    string
 	units []Unit
 }
 
 // Take takes the units of each share. A tier that is still writing the snapshot before is left out: nothing queues. The last one
-// of a job waits for that.
+// of a job waits for that behind the caller's back.
 // What was taken is to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
@@ -37,10 +37,6 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 	taken := &Taken{snapshots: s, task: task}
 	for _, share := range task.Shares {
 		t := s.idle(share.Tier, task.Last)
-		if t != nil && t.last == (retention.ID{Step: task.Step, Plan: task.Digest}) {
-			<-t.busy
-			continue // as it fell due anyway
-		}
 		if t == nil {
 			slog.Warn("snapshot skipped: the one before is still being written",
 				"node", s.owner.Node, "tier", share.Tier, "step", task.Step)
@@ -48,7 +44,7 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 		}
 		units, err := exported(share.Units, task.Step, export)
 		if err != nil {
-			<-t.busy
+			taken.release(t)
 			s.warn("snapshot not captured", t, task.Step, err)
 			continue
 		}
@@ -95,33 +91,50 @@ func (t *Taken) Copy() {
 func (t *Taken) Write() {
 	for _, share := range t.shares {
 		t.snapshots.writing.Go(func() {
+			if t.task.Last && !t.snapshots.await(share.tier) {
+				return
+			}
 			defer func() { <-share.tier.busy }()
-			t.snapshots.write(share.tier, t.task, share.to, share.units)
+			if share.tier.last != (retention.ID{Step: t.task.Step, Plan: t.task.Digest}) { // it may have fallen due anyway
+				t.snapshots.write(share.tier, t.task, share.to, share.units)
+			}
 		})
+	}
+}
+
+// await takes the token of a tier once what it writes is written; false where the session ends first.
+func (s *Snapshots) await(t *tier) bool {
+	select {
+	case t.busy <- struct{}{}:
+		return true
+	case <-s.context.Done():
+		return false
+	}
+}
+
+// release gives back the token of a tier, if it was taken.
+func (t *Taken) release(tier *tier) {
+	if !t.task.Last {
+		<-tier.busy
 	}
 }
 
 // Drop has nothing written, for a reason.
 func (t *Taken) Drop(reason error) {
 	for _, share := range t.shares {
-		<-share.tier.busy
+		t.release(share.tier)
 		t.snapshots.warn("snapshot not captured", share.tier, t.task.Step, reason)
 	}
 }
 
-// idle takes the token of a tier; nil where it is taken, unless it is waited for.
-func (s *Snapshots) idle(name string, waits bool) *tier {
+// idle takes the token of a tier; nil where it is taken, unless it is to be waited for later.
+func (s *Snapshots) idle(name string, later bool) *tier {
 	for _, t := range s.tiers {
 		if t.name != name {
 			continue
 		}
-		if waits {
-			select {
-			case t.busy <- struct{}{}:
-				return t
-			case <-s.context.Done():
-				return nil
-			}
+		if later {
+			return t
 		}
 		select {
 		case t.busy <- struct{}{}:

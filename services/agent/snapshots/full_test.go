@@ -152,3 +152,22 @@ func TestWhatCouldNotBeWrittenIsRemovedAtOnce(t *testing.T) {
 		t.Errorf("what could not be written left %q", after)
 	}
 }
+
+// A trainer that waited for it would stand still for as long as a bucket takes, also after the stop was called off.
+func TestTheLastSnapshotOfAJobWaitsForTheOneBeforeBehindItsTrainersBack(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	share := machine.Share{Tier: machine.DiskTier, Units: []events.Range{{First: 0, End: 3}}}
+	before := a.Take(s.task(8, share), export)
+	before.Copy()
+	last := s.task(9, share)
+	last.Last = true
+	taken := a.Take(last, export) // the one before is being written
+	taken.Copy()
+	taken.Write()
+	before.Write()
+	a.writing.Wait()
+	if at := s.complete(a); at != 9 {
+		t.Errorf("the newest complete snapshot is of step %d, expected the last one, 9", at)
+	}
+}
