@@ -40,7 +40,7 @@ race: ## run the same tests under the race detector (needs a C compiler)
 
 .PHONY: test-python
 test-python: ## run the tests of the Python files (PYTHON= as for test)
-	python=$$(.ci/python) && cd services/agent/python && "$$python" -W ignore::ResourceWarning -m unittest
+	python=$$(.ci/python) && cd services/agent/python && "$$python" -X faulthandler -W ignore::ResourceWarning -m unittest
 
 .PHONY: chaos
 chaos: build ## kill, join and cut at random on real processes (SEEDS= how many, FIRST= first seed, JSON= file of figures)
