@@ -32,7 +32,7 @@ const (
 
 // accounts of a store's server. Readers have one of their own, in which no stream listens and no JetStream is: what the
 // bucket answers comes there, whatever subject they name for it, and never into the bucket. They reach nothing but four
-// services, of which three learn whose request it is. What a giver has its bucket send unasked comes from below "pushed".
+// services, of which three learn whose request it is. Parts that a giver has its bucket send unasked come from below "pushed".
 //
 // An answer is one message. The server forgets who asked once it has passed that on; of those who warm their connections, at
 // the empty message that ends it.

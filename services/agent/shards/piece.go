@@ -16,7 +16,7 @@ type piece struct {
 	first, end int64  // in the part; both zero: all of it, however long that is
 }
 
-// name is the object's. That of a whole part is its digest.
+// name is the object's. A whole part has its digest for a name.
 func (p piece) name() string {
 	if p.whole() {
 		return p.digest

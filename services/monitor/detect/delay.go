@@ -21,9 +21,9 @@ const (
 	heardLately = 2.0 // seconds: whose heartbeats are missed is the detector's
 )
 
-// Delays returns for whom others wait in each step, each node once a step, by name, in the earliest that shows it. Others wait for long where that would be long
-// for a hang, whatever the node does: three steps and two seconds with the step that they are in. Who has made no step yet may
-// compile. O(n), and for each step in which somebody waits for long.
+// Delays returns for whom others wait in each step, each node once a step, by name, in the earliest that shows it. Others wait for
+// long where that would be long for a hang, whatever the node does: three steps and two seconds with the step that they are in. A node
+// that has made no step yet may compile. O(n), and for each step in which somebody waits for long.
 func (h *Hangs) Delays() (delays []Delay) {
 	steps := h.steps()
 	for _, at := range slices.SortedFunc(maps.Keys(steps), place.compare) {

@@ -118,7 +118,7 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 	return nil
 }
 
-// stopped misses nobody who took part until training was stopped: all end. Who joins later is watched.
+// stopped misses nobody who took part until training was stopped: all end. Later joiners are watched.
 func (m *Machine) stopped(events.Event, events.JobStop) []events.Event {
 	m.unwatch()
 	return nil

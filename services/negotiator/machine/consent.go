@@ -87,7 +87,7 @@ func (n *negotiation) measures() bool {
 }
 
 // lastOnes answers when nobody would be left. Who waits for its turn to join has it now, for there is nobody whom it
-// could stop. What broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the
+// could stop. A step that broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the
 // state would be lost.
 func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events.Event {
 	if m.allTurns() {

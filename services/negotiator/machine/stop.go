@@ -21,7 +21,7 @@ type stored struct {
 	Plan string `json:"plan"`
 }
 
-// stopRequested has all who train leave. What broke before is mended first.
+// stopRequested has all who train leave. A step that broke before is mended first.
 func (m *Machine) stopRequested(cause events.Event, request events.StopRequest) []events.Event {
 	if reason := m.cannotStop(); reason != "" {
 		return []events.Event{m.refuseStop(cause, reason)}

@@ -296,7 +296,7 @@ func isMost(voices []string, replicas map[string]string, digest string) bool {
 }
 
 // hadLong reports whether a digest is that of more than half of the holders that have the unit as long as any that does not say so,
-// where all but one at most have it from others. Who fetched it later may have it from the one that went astray meanwhile.
+// where all but one at most have it from others. A later reader may have it from the one that went astray meanwhile.
 func (c *comparison) hadLong(unit int, since map[string]uint64, replicas map[string]string, digest string) bool {
 	longest := uint64(math.MaxUint64)
 	for _, holder := range c.Holders[unit] {

@@ -91,7 +91,7 @@ func (n *told) take(event events.Event) {
 	}
 }
 
-// await notes that the node waits for its turn. What an earlier process of it was told counts no more.
+// await notes that the node waits for its turn. Words to an earlier process of it count no more.
 func (n *told) await(event events.Event) {
 	delay, err := events.Open[events.JoinDelay](event)
 	if err == nil && n.join != nil && delay.Incarnation == n.join.Incarnation {
