@@ -232,7 +232,7 @@ var Catalogue = []Row{
 	{StopRequested, "Training is to stop after a step that all make, with a snapshot of it.", []string{anyone}, func() Payload { return new(StopRequest) }, false},
 	{StopRefused, "Training does not stop, and why.", []string{"negotiator"}, func() Payload { return new(StopRefusal) }, false},
 	{SnapshotRequested, "All who train stop after this step, and write a snapshot of it.", []string{"negotiator"}, func() Payload { return new(SnapshotRequest) }, false},
-	{TrainingStopped, "Training has stopped, with a snapshot. Whoever joins later goes on from it.", []string{"negotiator"}, func() Payload { return new(JobStop) }, false},
+	{TrainingStopped, "Training has stopped, with a snapshot, from which later joiners go on.", []string{"negotiator"}, func() Payload { return new(JobStop) }, false},
 	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
 	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
 	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},

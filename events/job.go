@@ -8,9 +8,9 @@ import (
 
 // Job is what is trained. Every member carries the same one.
 type Job struct {
-	Digest string `json:"digest" is:"digest"` // of all that determines the result, and is equal whenever a process joins: model, data, settings
+	Digest string `json:"digest" is:"digest"` // of all that determines the result, equal whenever a process joins: model, data, settings
 	// FirstState is the digest of the state with which training is to begin, as this process made or loaded it. It must be equal
-	// until there is a first plan. Who joins later takes the others' state. Left out: Digest says it, or nobody compares it.
+	// until there is a first plan. Later joiners take the others' state. Left out: Digest says it, or nobody compares it.
 	FirstState string `json:"firstState,omitempty" is:"digest"`
 	// Steps is after how many training ends. Left out: nobody knows, or it has no end.
 	Steps uint64 `json:"steps,omitempty"`

@@ -77,8 +77,8 @@ type StopRefusal struct {
 	Reason string `json:"reason" is:"reason"`
 }
 
-// JobStop says that training has stopped after a step of which a snapshot is complete. All processes end. Whoever joins later
-// goes on from there.
+// JobStop says that training has stopped after a step of which a snapshot is complete. All processes end, and later joiners
+// go on from there.
 type JobStop struct {
 	Generation uint64 `json:"generation" is:"min=1"`     // of the plan in force
 	Step       uint64 `json:"step"`                      // completed steps

@@ -49,7 +49,7 @@ func TestATrainerGoesOnOnlyOnceItsUnitsAreCopiedForASnapshot(t *testing.T) {
 	}
 }
 
-// What nobody is told of is complete for nobody, and each node removes it as it likes.
+// A snapshot that nobody is told of is complete for nobody, and each node removes it as it likes.
 func TestTheClusterIsToldOfEachPartOfASnapshotOnceItIsWritten(t *testing.T) {
 	h := newHub(t)
 	h.stepTime = time.Millisecond

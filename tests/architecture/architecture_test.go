@@ -178,7 +178,7 @@ func TestSharedOverItsBudgetIsCaught(t *testing.T) {
 	}
 }
 
-// Whoever follows the README has these in the clone, and runs the tests there.
+// A user who follows the README has these in the clone, and runs the tests there.
 func TestWhatGitIgnoresBreaksNoRule(t *testing.T) {
 	house := sound()
 	house[".gitignore"] = "/bin/\n/*-data/\n/model.pt\n*.out\n"

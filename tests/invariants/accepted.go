@@ -26,7 +26,7 @@ var accepted = Invariant{"nothing is committed that a member did not accept", fu
 	return violations
 }}
 
-// placedBefore returns whether a node trains under the plan before a generation. Where the log does not tell, all may.
+// placedBefore returns whether a node trains under the plan before a generation. All may where the log does not tell.
 func (l *Log) placedBefore(generation uint64) func(node string) bool {
 	for _, entry := range l.Plans {
 		if plan, ok := entry.Payload.(*events.Plan); ok && plan.Generation+1 == generation {

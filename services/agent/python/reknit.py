@@ -360,7 +360,7 @@ class Step:
 
     @contextlib.contextmanager
     def waiting(self):
-        """Stands around what waits for others. Whoever does not get on is named where they wait, too, whatever its script does."""
+        """Stands around what waits for others. A node that keeps them waiting is named, whatever its script does."""
         before = self._agent.get(_WORK)
         self._agent.set(_WORK, _WAITING)
         try:

@@ -249,7 +249,7 @@ class Step(AnyStep):
         return self._measured(own) if self._job.profile.active else own
 
     def _until_the_last(self, micro_batches):
-        """Yields micro-batches. What the script does behind them is its own before it comes to the sum: it does not wait for others yet."""
+        """Yields micro-batches. The script is between steps behind them until it comes to the sum: it does not wait for others yet."""
         yield from micro_batches
         self._turn.computing(False)
 

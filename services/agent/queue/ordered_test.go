@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A source that knows no places sends a part from its beginning on. What it sends of it before its claim came from another already.
+// A source that knows no places sends a part from its beginning on. Bytes before its claim came from another already.
 func TestWhoSendsAPartFromItsBeginningIsAskedForNothingThatCameWhereAnotherGivesIt(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 8))

@@ -73,7 +73,8 @@ func anew(p Part) Part {
 
 func TestStepsThatAreTrainedAgainAreNotObsoleteBesideThoseThatWereLeft(t *testing.T) {
 	parts := []Part{part(24, "old"), part(48, "left"), part(54, "left, too"), anew(part(30, "new"))}
-	if got := names(Obsolete(parts, Told(parts, []ID{{48, "p"}, {30, "q"}, {24, "p"}}), 2, again(27))); !slices.Equal(got, []string{"left", "left, too"}) {
+	complete := Told(parts, []ID{{48, "p"}, {30, "q"}, {24, "p"}})
+	if got := names(Obsolete(parts, complete, 2, again(27))); !slices.Equal(got, []string{"left", "left, too"}) {
 		t.Errorf("obsolete are %v", got)
 	}
 }

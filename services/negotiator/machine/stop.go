@@ -138,7 +138,7 @@ func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Even
 	return nil
 }
 
-// halt forgets all who trained: they end, and nobody waits for their processes. Whoever joins goes on from the snapshot.
+// halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot.
 func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	clear(m.state.Gone)
 	clear(m.state.Fallen)

@@ -18,7 +18,8 @@ import (
 )
 
 const help = `Accepts a log of which reknit status says that "the log is an older one" than what living nodes trained, as after NATS' store was
-restored from a backup. Nothing is decided until then. The cluster goes on from what these nodes hold, under a plan behind the newest that they know. All else that
+restored from a backup. Nothing is decided until then. The cluster goes on from what these nodes hold, under a plan behind the newest
+that they know. All else that
 the newer log had is lost: history, links that were disconnected on purpose, leaves that were asked for. If the newer store is still
 there, put it back instead.
 

@@ -19,8 +19,8 @@ import (
 )
 
 const stopHelp = `Stops a job so that it can go on another time: all trainers stop after one step, write a snapshot of it, and end with status 0 once it
-is complete. What broke before is mended first. Start the same scripts again, with the snapshots that they wrote (and reknit up, if that
-ended): training goes on from that step. Where no snapshots are taken (REKNIT_SNAPSHOT_FOLDER, REKNIT_SNAPSHOT_BUCKET), or one cannot
+is complete. A step that broke before is mended first. Start the same scripts again, with the snapshots that they wrote (and reknit up, if that
+ended): training goes on from that step. If no snapshots are taken (REKNIT_SNAPSHOT_FOLDER, REKNIT_SNAPSHOT_BUCKET), or one cannot
 be written, the job is not stopped, and trains on.
 
 Interrupted, the command ends and the request stands. Exit status: 0 training has stopped, or the job is complete; 1 it may not, and the

@@ -62,7 +62,7 @@ func (n *node) standDown() {
 	}
 }
 
-// standsNoLonger hears that the part of an agent without a script is over. What others still need is given later.
+// standsNoLonger hears that the part of an agent without a script is over. Units that others still need are given later.
 func (p *process) standsNoLonger(end agent.End) {
 	n := p.node
 	n.left = p.stands
@@ -88,7 +88,7 @@ func (p *process) cannotTrain() {
 	p.standIn(n, min(2*p.stands.turn, longestTurn))
 }
 
-// adoptsNothing leaves all as it is. Where a plan has the node hold nothing, others hold what is kept: it asks to leave.
+// adoptsNothing leaves all as it is. The node asks to leave where a plan has it hold nothing: others hold what is kept.
 func (p *process) adoptsNothing(adopt agent.Adopt) agent.Result {
 	for unit := range events.Each(adopt.Units) {
 		if _, held := p.state.find(unit, adopt.Step); !held {

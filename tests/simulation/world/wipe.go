@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-// wipe has the hub come back with an empty store, as one whose disk was lost does. Services end for it, and are started again. Agents find it
+// wipe has the hub come back with an empty store, as one whose disk was lost does. Services end for it, and are started again. Agents
+// find it
 // out within the half second in which they look for their server, and ask for a place again. The log cannot know of a plan
 // that nobody who trains under it can tell in time: then nothing is done.
 func (w *World) wipe() {
