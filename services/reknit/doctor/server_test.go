@@ -82,19 +82,21 @@ func TestWhoIsNotLetInIsToldWhyAndNotToStartAServer(t *testing.T) {
 // An operator's laptop need not be reached by anybody.
 func TestAMachineThatIsNoNodeNeedNotBeReached(t *testing.T) {
 	for variable, expected := range map[string]string{"": "warning", "REKNIT_AGENT_ADVERTISE": "wrong"} {
-		d := doctor{}
-		d.node.Listen = "127.0.0.1:0"
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		listener.Close()
-		if variable != "" {
-			t.Setenv(variable, listener.Addr().String())
-		}
-		if state := stateOf(d.unreached("n1", "127.0.0.1:7000", "refused", d.isNodeHere(true))); state != expected {
-			t.Errorf("with %q it is %s, expected %s", variable, state, expected)
-		}
+		t.Run(expected, func(t *testing.T) {
+			d := doctor{}
+			d.node.Listen = "127.0.0.1:0"
+			listener, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			listener.Close()
+			if variable != "" {
+				t.Setenv(variable, listener.Addr().String())
+			}
+			if state := stateOf(d.unreached("n1", "127.0.0.1:7000", "refused", d.isNodeHere(true))); state != expected {
+				t.Errorf("with %q it is %s, expected %s", variable, state, expected)
+			}
+		})
 	}
 }
 
