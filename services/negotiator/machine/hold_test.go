@@ -171,3 +171,15 @@ func TestALayerNobodyHoldsHoldsTheClusterAndSaysWhich(t *testing.T) {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)
 	}
 }
+
+func TestAHeldClusterIsTriedLessAndLessOften(t *testing.T) {
+	w := newWorld(t, 2)
+	w.lose("n1")
+	w.lose("n2")
+	w.run()
+	before := len(w.said)
+	w.tick(8 * time.Hour)
+	if written := len(w.said) - before; written > 150 {
+		t.Fatalf("a cluster that was held for eight hours wrote %d facts", written)
+	}
+}

@@ -214,3 +214,18 @@ func TestTheRestorerIsToldWhatIsUsualHoweverFewLinksAreKnown(t *testing.T) {
 		t.Errorf("%d links are listed, and the usual one is %+v", len(request.Links), request.Usual)
 	}
 }
+
+func TestWhatIsMeasuredOfLinksOfNobodyIsNotKept(t *testing.T) {
+	w := newWorld(t, 2)
+	w.lose("n2")
+	w.run()
+	empty, _ := w.machine.Snapshot()
+	for i := range 100 {
+		w.hear(events.LinkMeasured, "/monitor", "x",
+			&events.Measurement{From: fmt.Sprint("g", i), To: "n2", BandwidthBytesPerSecond: 1})
+	}
+	w.run()
+	if snapshot, _ := w.machine.Snapshot(); len(snapshot) != len(empty) {
+		t.Fatalf("%d bytes are remembered of links to nodes that are gone", len(snapshot)-len(empty))
+	}
+}

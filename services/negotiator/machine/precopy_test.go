@@ -224,3 +224,21 @@ func TestAJoinThatWaitedForAMoveIsNegotiatedAfterIt(t *testing.T) {
 		t.Fatalf("%d plans, nodes %q", len(plans), w.nodes())
 	}
 }
+
+func TestOfTwoThatLeaveTheOneWithTheEarlierDeadlineIsInTime(t *testing.T) {
+	for _, seconds := range [][]float64{{60, 16}, {16, 60}} {
+		w := newWorld(t, 4)
+		w.transfer, w.seconds, w.mute[events.PreCopyStarted] = true, 5, true
+		for i, node := range []string{"n1", "n2"} {
+			w.hear(events.LeaveRequested, "/node/"+node, node, &events.Leave{Node: node, DeadlineSeconds: seconds[i]})
+		}
+		w.run()
+		if w.phase() != protocol.PreCopying || len(w.opened.Changes) != 2 {
+			t.Fatalf("phase %q of %+v", w.phase(), w.opened)
+		}
+		w.tick(15 * time.Second)
+		if w.phase() == protocol.PreCopying {
+			t.Errorf("deadlines %v: after 15 s all still train as before", seconds)
+		}
+	}
+}

@@ -200,3 +200,12 @@ func TestStepsThatABuildBeforeRememberedAreMeasuredStill(t *testing.T) {
 		t.Errorf("steps take %v s, and %v s at least: expected 3 s, and passes that nobody told", last, least)
 	}
 }
+
+func TestWhatANodeKeepsBesideTheStateIsKnownThoughALaterProfileDoesNotTellOfMemory(t *testing.T) {
+	w := newWorld(t, 3)
+	w.profiles("n1", 1)
+	w.hear(events.NodeProfiled, "/node/n1", "n1", &events.Profile{Node: "n1", SpeedFactor: 0.5, Generation: 1, MicroBatchSeconds: 6})
+	if kept := w.asksAnew("n4").Nodes[0].OtherBytes; kept != 40 {
+		t.Errorf("n1 is said to keep %d bytes of other things, and it measured 40", kept)
+	}
+}

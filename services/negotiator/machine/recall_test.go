@@ -46,26 +46,26 @@ func (w *world) goesOn(lost events.Event, nodes string) {
 	}
 }
 
-func TestALogThatHasLostAllLearnsItsPlanFromLivingNodesAndGoesOn(t *testing.T) {
-	w, lost := wiped(t)
-	w.join("n1")
+// comesBack has one node join, a second later another one, and then nobody more for ten seconds.
+func (w *world) comesBack(first, second string) {
+	w.join(first)
 	w.run()
 	w.tick(time.Second)
-	w.join("n3")
+	w.join(second)
 	w.run()
 	w.tick(10 * time.Second)
+}
+
+func TestALogThatHasLostAllLearnsItsPlanFromLivingNodesAndGoesOn(t *testing.T) {
+	w, lost := wiped(t)
+	w.comesBack("n1", "n3")
 	w.goesOn(lost, "n1 n3")
 }
 
 func TestANewNodeDoesNotBeginAnewBesideLivingNodesThatAreNotBackYet(t *testing.T) {
 	w, lost := wiped(t)
 	w.machine.settings.StartNodes = 1
-	w.join("n9")
-	w.run()
-	w.tick(time.Second)
-	w.join("n1")
-	w.run()
-	w.tick(10 * time.Second)
+	w.comesBack("n9", "n1")
 	w.goesOn(lost, "n1 n9")
 }
 
