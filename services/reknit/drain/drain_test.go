@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -76,23 +78,30 @@ func (h *house) commit(generation uint64, nodes ...string) {
 // drain runs the command while answer does what a negotiator does with the request that it hears.
 func (h *house) drain(answer func(events.Leave), arguments ...string) (printed string, err error) {
 	h.t.Helper()
-	subject := events.EventSubject("c", events.LeaveRequested, "*")
+	return h.run(Command(), arguments, events.LeaveRequested, func(event events.Event) error {
+		leave, err := events.Open[events.Leave](event)
+		answer(leave)
+		return err
+	})
+}
+
+// run runs a command while a negotiator answers what it asks for.
+func (h *house) run(command *cobra.Command, arguments []string, asked events.Kind, answer func(events.Event) error) (printed string, err error) {
+	h.t.Helper()
+	subject := events.EventSubject("c", asked, "*")
 	var answering sync.WaitGroup
-	stop, err := h.bus.Follow(h.t.Context(), events.EventStream, []string{subject}, bus.New, func(event events.Event) {
+	end, err := h.bus.Follow(h.t.Context(), events.EventStream, []string{subject}, bus.New, func(event events.Event) {
 		answering.Add(1)
 		defer answering.Done()
-		leave, err := events.Open[events.Leave](event)
-		if err != nil || event.Source != "/user" {
+		if err := answer(event); err != nil || event.Source != "/user" {
 			h.t.Errorf("%s asks, %v", event.Source, err)
 		}
-		answer(leave)
 	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	defer stop()
+	defer end()
 	var output strings.Builder
-	command := Command()
 	command.SetArgs(append(arguments, "--nats", h.url, "--cluster", "c"))
 	command.SetOut(&output)
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)

@@ -25,19 +25,25 @@ func disk(t *testing.T) string {
 	return dir
 }
 
-func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
-	dir := disk(t)
+// watched is a store in a folder, with what was told of it.
+func watched(t *testing.T, dir string) (s *store, told *strings.Builder) {
 	config := embedded.Config{StoreDir: filepath.Join(dir, "nats")}
 	server, err := embedded.Start(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
-	s, err := open(config, server, &told)
-	if err != nil {
+	told = &strings.Builder{}
+	if s, err = open(config, server, told); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { s.close() }()
+	t.Cleanup(func() { s.close() })
+	return s, told
+}
+
+func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
+	dir := disk(t)
+	s, told := watched(t, dir)
+	server := s.server
 	js := streaming(t, server.URL())
 	store := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -51,7 +57,7 @@ func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		if lines := strings.Count(told.String(), "\n"); lines != want {
-			t.Fatalf("%d lines, expected %d: %s", lines, want, &told)
+			t.Fatalf("%d lines, expected %d: %s", lines, want, told)
 		}
 	}
 	if err := store(); err != nil {
@@ -68,7 +74,7 @@ func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
 	look(1)
 	look(1)
 	if !strings.Contains(told.String(), "no space left on device") {
-		t.Errorf("told: %s", &told)
+		t.Errorf("told: %s", told)
 	}
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
@@ -84,7 +90,7 @@ func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
 	if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""); err == nil {
 		look(4)
 		if !strings.Contains(told.String(), "read-only file system") {
-			t.Errorf("told: %s", &told)
+			t.Errorf("told: %s", told)
 		}
 		if err := syscall.Mount("", dir, "", syscall.MS_REMOUNT, ""); err != nil {
 			t.Fatal(err)
@@ -94,35 +100,26 @@ func TestADiskThatWasFullOrReadOnlyIsNamedAndNATSGoesOnBehindIt(t *testing.T) {
 }
 
 func TestAStoreThatIsRemovedUnderNATSIsSaidAndNATSBeginsWithAnEmptyOne(t *testing.T) {
-	config := embedded.Config{StoreDir: filepath.Join(t.TempDir(), "nats")}
-	server, err := embedded.Start(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var told strings.Builder
-	s, err := open(config, server, &told)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { s.close() }()
+	s, told := watched(t, t.TempDir())
+	server := s.server
 	js := streaming(t, server.URL())
 	if _, err := js.Publish(t.Context(), "s", []byte("kept")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.RemoveAll(config.StoreDir); err != nil {
+	if err := os.RemoveAll(s.config.StoreDir); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.look(); err != nil {
 		t.Fatal(err)
 	}
-	if said := told.String(); !strings.Contains(said, "NATS' store in "+config.StoreDir+" was removed") || strings.Count(said, "\n") != 2 {
+	if said := told.String(); !strings.Contains(said, "NATS' store in "+s.config.StoreDir+" was removed") || strings.Count(said, "\n") != 2 {
 		t.Errorf("it says %q", said)
 	}
 	if ack, err := streaming(t, server.URL()).Publish(t.Context(), "s", []byte("new")); err != nil || ack.Sequence != 1 {
 		t.Errorf("the first in the empty store: %v, %v", ack, err)
 	}
 	if err := s.look(); err != nil || strings.Count(told.String(), "\n") != 2 {
-		t.Errorf("said again: %v, %s", err, &told)
+		t.Errorf("said again: %v, %s", err, told)
 	}
 }
 
