@@ -87,16 +87,30 @@ func follow(t *testing.T, ctx context.Context, b *bus.Bus) <-chan events.Event {
 	return heard
 }
 
-func TestWhereTheStoreWasWipedStreamsAreMadeAgainAndEverybodyHearsIt(t *testing.T) {
+// newLog is a store with a log of which nothing was said yet.
+func newLog(t *testing.T) (*store, context.Context, *bus.Bus) {
+	t.Helper()
 	s := newStore(t)
 	ctx, b := connect(t, s.server.URL(), cluster)
 	if err := b.Provision(ctx); err != nil {
 		t.Fatal(err)
 	}
+	return s, ctx, b
+}
+
+// read says a first event, and returns a follower and a service that have read it.
+func read(t *testing.T, ctx context.Context, b *bus.Bus) (<-chan events.Event, *bus.Consumer) {
+	t.Helper()
 	heard, consumer := follow(t, ctx, b), consume(t, ctx, b)
 	publish(t, ctx, b, lost("n1", "silent"))
 	<-heard
 	next(t, ctx, consumer)
+	return heard, consumer
+}
+
+func TestWhereTheStoreWasWipedStreamsAreMadeAgainAndEverybodyHearsIt(t *testing.T) {
+	s, ctx, b := newLog(t)
+	heard, consumer := read(t, ctx, b)
 	s.exchange(os.RemoveAll)
 	if err := replaced(t, ctx, b); !errors.Is(err, bus.ErrLogReplaced) {
 		t.Errorf("it says %v", err)
@@ -115,13 +129,30 @@ func TestWhereTheStoreWasWipedStreamsAreMadeAgainAndEverybodyHearsIt(t *testing.
 	}
 }
 
+// The other one stands for a wiped store in which somebody was faster.
+func TestOfALogThatWasMadeAnewAFollowerHearsWhatOthersSaidBeforeItCame(t *testing.T) {
+	s, ctx, b := newLog(t)
+	heard, _ := read(t, ctx, b)
+	other, _, first := newLog(t)
+	publish(t, ctx, first, lost("n2", "silent"))
+	made := filepath.Join(t.TempDir(), "made")
+	other.exchange(copyTo(made))
+	s.exchange(restoreFrom(made))
+	if err := replaced(t, ctx, b); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("it says %v", err)
+	}
+	if ack := publish(t, ctx, b, lost("n3", "silent")); ack.Sequence != 2 {
+		t.Fatalf("the other log goes on at %d", ack.Sequence)
+	}
+	if event := <-heard; event.Subject != "n2" {
+		t.Errorf("a follower hears of %s first", event.Subject)
+	}
+}
+
 func TestALogThatIsOlderThanWhatWasReadIsAnotherOne(t *testing.T) {
 	bus.SetSureAfter(t, time.Millisecond)
-	s, backup := newStore(t), filepath.Join(t.TempDir(), "backup")
-	ctx, b := connect(t, s.server.URL(), cluster)
-	if err := b.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
+	s, ctx, b := newLog(t)
+	backup := filepath.Join(t.TempDir(), "backup")
 	heard := follow(t, ctx, b)
 	publish(t, ctx, b, lost("n1", "silent"))
 	<-heard
@@ -145,15 +176,8 @@ func TestALogThatIsOlderThanWhatWasReadIsAnotherOne(t *testing.T) {
 }
 
 func TestALogThatIsTheSameAfterARestartIsNotReplaced(t *testing.T) {
-	s := newStore(t)
-	ctx, b := connect(t, s.server.URL(), cluster)
-	if err := b.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
-	heard, consumer := follow(t, ctx, b), consume(t, ctx, b)
-	publish(t, ctx, b, lost("n1", "silent"))
-	<-heard
-	next(t, ctx, consumer)
+	s, ctx, b := newLog(t)
+	heard, consumer := read(t, ctx, b)
 	s.exchange(func(string) error { return nil })
 	publish(t, ctx, b, lost("n2", "silent"))
 	if event := <-heard; event.Subject != "n2" || event.Sequence != 2 {

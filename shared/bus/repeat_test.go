@@ -30,3 +30,21 @@ func TestAnOutageIsSaidOnceForEachThatIsRepeated(t *testing.T) {
 		t.Errorf("it is said %d times:\n%s", said, log)
 	}
 }
+
+func TestWhatIsRepeatedIsTroubleUntilItIsDone(t *testing.T) {
+	bus.SetRepeatWait(t, time.Millisecond)
+	ctx, b := newBus(t)
+	tries := 0
+	err := b.Repeat(ctx, "write down", func(context.Context) error {
+		if tries++; tries == 1 {
+			return errors.New("the pen is empty")
+		}
+		if says := b.Trouble(); says != "write down is repeated: the pen is empty" {
+			t.Errorf("while it is repeated the trouble is %q", says)
+		}
+		return nil
+	})
+	if err != nil || tries != 2 || b.Trouble() != "" {
+		t.Errorf("%v after %d tries, and the trouble is still %q", err, tries, b.Trouble())
+	}
+}
