@@ -2,6 +2,7 @@ package local
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -154,4 +155,38 @@ func TestAFolderThatCannotBeTakenOverIsRefusedInWords(t *testing.T) {
 	r.restart()
 	refused("other units", http.StatusBadRequest, c.dir, "[4096,8192]")
 	r.join(fmt.Sprintf(joinAgain, c.dir)) // which all of this left as it was
+}
+
+func TestNobodyWaitsForACopyThatAnAgentBeganWhichHasEnded(t *testing.T) {
+	r := newRig(t)
+	before := r.trainAStep()
+	before.live()
+	before.setWord(wordStill, 1) // its agent copied a snapshot when it was killed
+	r.restart()
+	if c := r.join(fmt.Sprintf(joinAgain, before.dir)); c.word(wordStill) != 0 {
+		t.Error("the trainer waits for the end of a copy that nobody makes")
+	}
+}
+
+// What is written where a file has no memory ends the process where the disk is full, the trainer and the agent alike.
+func TestAUnitOfWhichSomePagesHaveNoMemoryGetsItBeforeAnythingIsWrittenThere(t *testing.T) {
+	parent := t.TempDir()
+	sizes := []int64{unitOfPages, unitOfPages}
+	before, err := makeFiles(parent, sizes, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before.leave()
+	holed := filepath.Join(before.dir.path, unitName(0))
+	if err := errors.Join(os.Truncate(holed, 2*int64(os.Getpagesize())), os.Truncate(holed, unitOfPages)); err != nil {
+		t.Fatal(err)
+	}
+	files, _, err := takeFiles(parent, before.dir.path, sizes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(files.remove)
+	if files.room[0] || !files.room[1] {
+		t.Errorf("of a unit that lost pages and of a whole one it says %v", files.room)
+	}
 }

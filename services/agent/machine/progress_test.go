@@ -36,3 +36,13 @@ func TestStepsOfAPlanAreToldWithTheirPasses(t *testing.T) {
 		t.Errorf("told %+v: expected 3 s, and nothing of passes that nobody measured", told)
 	}
 }
+
+func TestStepsThatBecomeFasterAreToldAsThoseThatBecomeSlower(t *testing.T) {
+	for _, then := range []float64{1, 4} {
+		n := trainingNode(t, 14)
+		n.paces(40, 2, 0)
+		if told := n.paces(80, then, 0); len(told) != 1 || told[0].StepSeconds != then {
+			t.Errorf("of steps that took 2 s and take %v s it tells %+v", then, told)
+		}
+	}
+}

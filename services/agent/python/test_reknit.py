@@ -140,7 +140,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             (status, words), agent.refusal = agent.refusal, None
             return self.answer(status, {"error": words, "fix": "mend it"})
         agent.announced.append(urllib.parse.parse_qs(urllib.parse.urlsplit(self.path).query).get("node", [""])[0])
-        self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps({"announced": "a"}).encode() + b"\n")
+        line = json.dumps({"announced": "a"}).encode() + b"\n"
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line))  # as Go's server does
         self.rfile.read(1)
         agent.silenced.set()
         self.close_connection = True
@@ -405,6 +406,28 @@ class WithAnAgent(unittest.TestCase):
         self.assertEqual([], gates)
         self.agent.report()
         self.assertEqual({"order": 1, "done": 0, "ready": True}, self.agent.report())
+
+    def test_who_takes_back_that_it_is_ready_stays_so_for_the_agent_that_has_answered_for_it(self):
+        for answered in (False, True):
+            self.agent.page[ABORT] = 0
+            self.agent.step(0)
+            step = next(self.join().steps(State()))
+            step.ready()
+            self.agent.page[ABORT] = step.id if answered else 0
+            step.take_back()
+            self.assertEqual(int(answered), self.agent.page[READY])
+            step.give_up("others would apply other things")
+            self.assertEqual(answered, step._report()["ready"])
+
+    def test_of_an_error_as_long_as_a_page_its_beginning_is_told(self):
+        for error in (RuntimeError, reknit.Disagreement):
+            self.agent.step(0)
+            self.agent.order("finished")
+            for step in self.join().steps(State()):
+                with step.abortable():
+                    raise error("why, " + "and where, " * 1000)
+            self.agent.report()
+            self.assertEqual(("why, " + "and where, " * 1000)[:256], self.agent.report()["broken"])
 
     def test_a_loss_that_is_no_number_ends_nothing_and_is_told(self):
         self.agent.step(0)

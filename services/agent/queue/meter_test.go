@@ -41,3 +41,20 @@ func TestALinkThatIsSlowerThanTheWindowHasARate(t *testing.T) {
 		}
 	}
 }
+
+func TestTheSilenceOfASourceThatFailedIsNoneOfItsRate(t *testing.T) {
+	const rate = 20e6
+	var m meter
+	now := time.Unix(0, 0)
+	m.start(now)
+	for range 40 {
+		now = now.Add(time.Duration(ChunkBytes / rate * 1e9))
+		m.add(ChunkBytes, now)
+	}
+	now = now.Add(3 * time.Second)
+	m.stop(now) // its connection is given up
+	m.start(now)
+	if speed, known := m.speed(now); !known || speed < 0.9*rate || speed > 1.1*rate {
+		t.Errorf("%.0f bytes/s are expected of a source that brought %.0f", speed, rate)
+	}
+}

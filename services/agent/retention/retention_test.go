@@ -141,3 +141,11 @@ func TestTheNewestWholePartMakesNoRoom(t *testing.T) {
 		t.Errorf("retire %v, %v: expected the torn one, and no room", names(retire), ok)
 	}
 }
+
+func TestASnapshotThatWasToldTwiceCountsOnce(t *testing.T) {
+	own := []Part{part(8, "a", 0), part(16, "a", 0)}
+	told := []ID{{Step: 16, Plan: "p"}, {Step: 16, Plan: "p"}, {Step: 8, Plan: "p"}}
+	if got := steps(Told(own, told)); !slices.Equal(got, []uint64{16, 8}) {
+		t.Errorf("complete are %v", got)
+	}
+}

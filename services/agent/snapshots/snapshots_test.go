@@ -3,6 +3,7 @@ package snapshots
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -394,4 +395,13 @@ func TestAJobThatFindsAnothersSnapshotsSaysSo(t *testing.T) {
 	if says("job") || !says("longer") {
 		t.Errorf("expected a word for another job, and none for the same: %s", &told)
 	}
+}
+
+func TestAfterASnapshotThatATrainerCouldNotGiveTheNextOneIsWritten(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	share := machine.Share{Tier: machine.DiskTier, Units: []events.Range{{First: 0, End: 3}}}
+	a.takes(s.task(8, share), func(int, uint64) ([]byte, error) { return nil, errors.New("the device is gone") })
+	s.captures(a, machine.DiskTier, 16, 0, 3)
+	s.expectReadable(a, "16: 0-3")
 }

@@ -126,3 +126,26 @@ func TestWhereAllWantsAreOpenWhoHasFewestIsHeard(t *testing.T) {
 		t.Errorf("%d wants are open", len(g.window.wants))
 	}
 }
+
+func TestWhoAsksAgainKeepsItsTurnHoweverLongItWaits(t *testing.T) {
+	g := begin(t, 0)
+	for node := range 2 {
+		for i := range ReaderBytes / (8 * mebibyte) {
+			g.want(of(node), fmt.Sprint(node, "-", i), 8*mebibyte)
+			g.finish(false, false)
+		}
+	}
+	asks := func(node int) { g.want(of(node), fmt.Sprint("of ", node), 8*mebibyte) }
+	for second := range 12 {
+		asks(8)
+		if second >= 5 {
+			asks(9)
+		}
+		g.pass(time.Second)
+	}
+	g.have(of(0), "0-0")
+	g.finish(false, false) // its removal makes room for one
+	if len(g.under) != 1 || g.under[0].Digest != "of 8" {
+		t.Errorf("%v is under way, expected the part of whoever asked first", g.under)
+	}
+}

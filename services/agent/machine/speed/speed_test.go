@@ -121,3 +121,18 @@ func TestWhatATrainerMeasuresItselfIsToldWhereItIsNews(t *testing.T) {
 		t.Error("what is not about all of the node's layers is taken for a measurement of them")
 	}
 }
+
+func TestUnderEachPlanTheFirstSpeedIsMeasuredOverAsManySteps(t *testing.T) {
+	var m Meter
+	for plan := range 3 {
+		m.Switch()
+		step, seconds := 0, 1+9*float64(plan%2)
+		for news := false; !news; step++ {
+			if step > warmSteps+measuredSteps {
+				t.Fatalf("plan %d: no speed after %d steps", plan, step)
+			}
+			m.Pass(1, seconds)
+			_, news = m.Step()
+		}
+	}
+}
