@@ -8,13 +8,13 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// stand has n2 be between steps, while the others wait for it in a step.
-func (w *world) stand(beats int) (said []events.StepDelay) {
+// stand has n2 be between steps, while the others wait for it in a step. It returns what was said of such waits so far.
+func (w *world) stand(step uint64, beats int) (said []events.StepDelay) {
 	for range beats {
 		for _, name := range w.names() {
 			node := w.nodes[name]
 			node.number++
-			beat := events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Generation: 2, Step: 10, StepSeconds: 0.5}
+			beat := events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Generation: 2, Step: step, StepSeconds: 0.5}
 			if beat.Between = name == "n2"; !beat.Between {
 				beat.Phase = events.PhaseWaiting
 			}
@@ -34,7 +34,7 @@ func (w *world) stand(beats int) (said []events.StepDelay) {
 func TestATrainerThatIsBetweenStepsWhileOthersWaitIsNamedOnceAndNotGivenUp(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.train(11, "")
-	said := w.stand(600)
+	said := w.stand(10, 600)
 	if len(said) != 1 {
 		t.Fatalf("expected n2 to be named once, got %v", said)
 	}
@@ -45,5 +45,14 @@ func TestATrainerThatIsBetweenStepsWhileOthersWaitIsNamedOnceAndNotGivenUp(t *te
 	}
 	if slices.ContainsFunc(w.said, func(event events.Event) bool { return event.Kind == events.NodeLost }) {
 		t.Error("it was given up, though it may evaluate or save")
+	}
+}
+
+func TestWhoKeepsOthersWaitingInOneStepAndInALaterOneIsNamedInBoth(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.train(11, "")
+	w.stand(10, 60)
+	if said := w.stand(11, 60); len(said) != 2 || said[0].Step != 10 || said[1].Step != 11 {
+		t.Errorf("expected n2 to be named in both steps, got %+v", said)
 	}
 }

@@ -153,3 +153,19 @@ func TestRangesAreThatOfTheirUnits(t *testing.T) {
 		}
 	}
 }
+
+func TestHoweverManySnapshotsAPlanHasNoMoreAreRemembered(t *testing.T) {
+	m, sizes := keeps(t), []int{}
+	for i := range uint64(1000) {
+		writes(t, m, "n1", 1, 1_000_000+i, 0, 2)
+		writes(t, m, "n2", 1, 1_000_000+i, 2, 4)
+		memory, err := m.Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, len(memory))
+	}
+	if sizes[2*mostOpen] != sizes[999] {
+		t.Errorf("after %d snapshots %d bytes are remembered, and after 1000 %d", 2*mostOpen, sizes[2*mostOpen], sizes[999])
+	}
+}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -367,5 +368,16 @@ func TestOfAChainTheLargestShardIsTakenThatCostsHardlyAnyTime(t *testing.T) {
 	slower := chained.Plan.Predicted.TransitionSeconds / parts.Plan.Predicted.TransitionSeconds
 	if after <= before || slower > 1.011 {
 		t.Errorf("shards of %d bytes take %.3f times as long as shards of %d", after, slower, before)
+	}
+}
+
+func TestAPairThatIsToldTwiceGoesThroughTheHubOnce(t *testing.T) {
+	r := &restoration{}
+	names := []string{"n1", "n2", "n3"}
+	r.Unreachable = []events.Pair{events.PairOf("n1", "n2")}
+	once := r.bandwidths(names)
+	r.Unreachable = append(r.Unreachable, events.PairOf("n2", "n1"))
+	if twice := r.bandwidths(names); !reflect.DeepEqual(once, twice) {
+		t.Errorf("links carry %v, and where the pair is told again %v", once, twice)
 	}
 }
