@@ -142,9 +142,9 @@ class Files(unittest.TestCase):
             for index in range(2):
                 step = types.SimpleNamespace(generation=1, index=index, consumed=4 * index, samples=[[0, 1], [1, 4]])
                 ledger.note(step)
-        with open(self.path, encoding="ascii") as file:
-            entries = [json.loads(line) for line in file]
-        self.assertIsNone(reknit_data.check([plan(1, 0, 0, 4)], entries, 2))
+                with open(self.path, encoding="ascii") as file:  # a trainer that is killed closes nothing
+                    entries = [json.loads(line) for line in file]
+                self.assertIsNone(reknit_data.check([plan(1, 0, 0, 4)], entries, index + 1))
 
 
 def plan(generation, resume, consumed, batch):

@@ -22,6 +22,7 @@ from test_reknit_group import KEPT, Shared, connected, in_processes
 from test_reknit_routes import plan_of
 
 STEPS, BATCH, MICRO_BATCH, LAYERS, WIDTH = 3, 8, 2, 4, 5
+CLIP = 0.5  # less than the norms of the steps
 os.environ["GLOO_SOCKET_IFNAME"] = "lo"
 
 
@@ -71,8 +72,19 @@ def joined():
     return reknit_pipeline.join(build, LAYERS, adam, between=(WIDTH,), batch=BATCH, micro_batch=MICRO_BATCH, steps=STEPS)
 
 
-def plain():
-    """Trains the same as a script without Reknit does, and returns the losses."""
+def clipped(job):
+    """Trains to the end with gradients that are clipped, and returns their norms."""
+    norms = []
+    for step in job.steps():
+        for task in step.tasks:
+            run(step, task)
+        norms.append(step.clip_grad_norm_(CLIP).item())
+        step.commit()
+    return norms
+
+
+def plain(clip=None):
+    """Trains the same as a script without Reknit does, and returns the losses, or the norms of gradients that it clips."""
     layers = []
     for n in range(LAYERS):
         torch.manual_seed(n)
@@ -84,8 +96,9 @@ def plain():
         optimizer.zero_grad()
         loss = (model(x) - y).pow(2).mean()
         loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), clip or math.inf)
         optimizer.step()
-        losses.append(loss.item())
+        losses.append((norm if clip else loss).item())
     return losses
 
 
@@ -161,9 +174,9 @@ def train_under(plan, nodes, how=train_as):
 
 
 class Training(unittest.TestCase):
-    def expect_plain(self, losses):
+    def expect_plain(self, losses, clip=None):
         self.assertEqual(STEPS, len(losses))
-        for one, other in zip(plain(), losses):
+        for one, other in zip(plain(clip), losses):
             self.assertAlmostEqual(one, other, places=5)
 
     def test_without_an_agent_a_script_trains_all_layers(self):
@@ -186,6 +199,21 @@ class Training(unittest.TestCase):
                        rounds=[[(0, 1, ["a", "c"]), (2, 4, ["b", "d"])], [(1, 2, ["b", "c"])]])
         for losses in train_under(plan, "abcd", train_without_waiting):
             self.expect_plain(losses)
+
+    def test_gradients_are_clipped_by_the_norm_of_all_layers(self):
+        self.expect_plain(clipped(joined()), CLIP)
+
+    def test_gradients_that_are_small_enough_are_not_scaled(self):
+        job = joined()
+        for step in job.steps():
+            for task in step.tasks:
+                run(step, task)
+            step.reduce()
+            before = [parameter.grad.clone() for layer in step.layers.values() for parameter in layer.parameters()]
+            step.clip_grad_norm_(1e6)
+            after = [parameter.grad for layer in step.layers.values() for parameter in layer.parameters()]
+            self.assertTrue(all(map(torch.equal, before, after)))
+            step.commit()
 
     def test_a_pass_that_was_left_out_is_told(self):
         step = next(joined().steps())
@@ -249,6 +277,17 @@ class Layers(unittest.TestCase):
         self.assertEqual({0, 1}, set(layers.held))
         layers.apply(1)
         self.assertEqual({0}, set(layers.held))
+
+    def test_a_layer_that_was_let_go_is_made_anew_where_training_begins_anew(self):
+        layers = self.layers()
+        layers.give(range(LAYERS), 0)
+        first = bytes(layers.memories[3])
+        layers.train(range(LAYERS))
+        layers.train(range(1))
+        layers.apply(1)
+        layers.memories[3][:] = bytes(len(first))  # as the agent gives the memory back
+        layers.give([3], 0)
+        self.assertEqual(first, layers.memories[3])
 
     def test_a_layer_that_came_is_gone_on_from_and_not_made_anew(self):
         giver, taker = self.layers(), self.layers()

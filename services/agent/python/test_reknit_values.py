@@ -50,8 +50,12 @@ class Values(unittest.TestCase):
         state = random.Random(5).getstate()
         self.assertEqual(state, reknit_values.decode(encode(state)))
 
-    def test_equal_dicts_have_equal_bytes_in_whatever_order_they_were_filled(self):
-        self.assertEqual(encode({"a": 1, "b": {2, 3}}), encode({"b": {3, 2}, "a": 1}))
+    def test_equal_dicts_and_sets_have_equal_bytes_in_whatever_order_they_were_filled(self):
+        one, other = set([0, 8]), set([8, 0])
+        self.assertNotEqual(list(one), list(other), "their numbers collide: expected an order that follows how a set was filled")
+        for kind in (set, frozenset):
+            self.assertEqual(encode(kind(one)), encode(kind(other)))
+        self.assertEqual(encode({"a": 1, "b": one}), encode({"b": other, "a": 1}))
         self.assertNotEqual(encode({"a": 1}), encode({"a": 1.0}))
 
     def test_what_cannot_move_is_refused_by_its_name(self):
