@@ -86,7 +86,9 @@ func (h *house) drain(answer func(events.Leave), arguments ...string) (printed s
 }
 
 // run runs a command while a negotiator answers what it asks for.
-func (h *house) run(command *cobra.Command, arguments []string, asked events.Kind, answer func(events.Event) error) (printed string, err error) {
+func (h *house) run(
+	command *cobra.Command, arguments []string, asked events.Kind, answer func(events.Event) error,
+) (printed string, err error) {
 	h.t.Helper()
 	subject := events.EventSubject("c", asked, "*")
 	var answering sync.WaitGroup

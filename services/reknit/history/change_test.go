@@ -36,7 +36,8 @@ func TestThePhasesOfAChangeAddUpToTheTimeFromItsFirstSignToTheLastStep(t *testin
 			t.Fatalf("phases %v, expected %v", phases, want)
 		}
 	}
-	if whole := log.now.Sub(log.began.Add(10 * time.Millisecond)).Seconds(); math.Abs(sum-whole) > 1e-9 || math.Abs(c.TotalSeconds-whole) > 1e-9 {
+	whole := log.now.Sub(log.began.Add(10 * time.Millisecond)).Seconds()
+	if math.Abs(sum-whole) > 1e-9 || math.Abs(c.TotalSeconds-whole) > 1e-9 {
 		t.Errorf("they are %v s and %v s, expected %v s", sum, c.TotalSeconds, whole)
 	}
 	if c.Slowest().Name != "notice" || c.StallSeconds != 0.3 || c.StallNode != "n2" || c.BytesMoved != 100 || c.Shape != "3" {
@@ -120,7 +121,8 @@ func TestAFailureIsNotCountedFromALeaveThatWasRefusedBefore(t *testing.T) {
 	log.open("more", 2, all[:2], events.Change{Kind: events.ChangeFailure, Node: "n3", Cause: lost.ID})
 	c := log.changes()[1]
 	if began := lost.Logged.Add(-500 * time.Millisecond); !c.Began.Equal(began) || c.TotalSeconds > 1 || len(c.Attempts) != 3 {
-		t.Errorf("it began %s and took %.1f s, expected %s and less than a second, in all 3 attempts: %+v", c.Began, c.TotalSeconds, began, c)
+		t.Errorf("it began %s and took %.1f s, expected %s and less than a second, in all 3 attempts: %+v", c.Began, c.TotalSeconds,
+			began, c)
 	}
 }
 

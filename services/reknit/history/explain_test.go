@@ -32,8 +32,8 @@ func TestAnExplanationSaysForWhomAChangeWaitsAndWhyOtherPlansLost(t *testing.T) 
 	log.say(events.MembershipRefused, "/negotiator", "n9", &events.Refusal{Node: "n9", Refused: "join", Reason: "another job"})
 	url := log.serve(t)
 	now := printed(t, ExplainCommand(), url)
-	for _, says := range []string{"Generation 3 is not there yet: join of n4", "waiting for n3, n4\n", "n3 asked for time: it writes a checkpoint",
-		": join of n9: another job", "Generation 2, by repipeline: failure of n4", "lower bound 1 s, gap 10.0%", "a slower step"} {
+	for _, says := range []string{"Generation 3 is not there yet: join of n4", "waiting for n3, n4\n",
+		"n3 asked for time: it writes a checkpoint", ": join of n9: another job", "Generation 2, by repipeline: failure of n4", "lower bound 1 s, gap 10.0%", "a slower step"} {
 		if !strings.Contains(now, says) {
 			t.Errorf("expected %q in\n%s", says, now)
 		}

@@ -57,9 +57,10 @@ func TestTheListHasALineAChangeAndADetailTellsWhoWasWaitedFor(t *testing.T) {
 }
 
 func TestProgramsReadNamesBesideKeys(t *testing.T) {
-	log, key, layer := newTeller(), "UA"+strings.Repeat("B", 54), events.LayerProfile{ParameterBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}
-	log.say(events.JoinRequested, "/node/"+key, key, &events.Join{Node: key, Name: "gpu-1", Incarnation: "i", Address: "a:1", MemoryBytes: 1,
-		Job: events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{layer}, GlobalBatch: 1, MicroBatch: 1}})
+	log, key := newTeller(), "UA"+strings.Repeat("B", 54)
+	layer := events.LayerProfile{ParameterBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}
+	log.say(events.JoinRequested, "/node/"+key, key, &events.Join{Node: key, Name: "gpu-1", Incarnation: "i", Address: "a:1",
+		MemoryBytes: 1, Job: events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{layer}, GlobalBatch: 1, MicroBatch: 1}})
 	log.failure(1)
 	log.open("g2", 2, all[:3], events.Change{Kind: events.ChangeJoin, Node: key})
 	url := log.serve(t)
@@ -76,7 +77,8 @@ func TestProgramsReadNamesBesideKeys(t *testing.T) {
 	names.Take(log.said[0])
 	Teller(&written, names, true)(News{Says: "begins: join of " + key})
 	var news News
-	if err := json.Unmarshal([]byte(written.String()), &news); err != nil || news.Names[key] != "gpu-1" || !strings.Contains(news.Says, key) {
+	err := json.Unmarshal([]byte(written.String()), &news)
+	if err != nil || news.Names[key] != "gpu-1" || !strings.Contains(news.Says, key) {
 		t.Errorf("%v, expected the key and the name in %s", err, written.String())
 	}
 }
@@ -170,7 +172,8 @@ func TestAMembersReasonNeitherSpeaksToTheOperatorsTerminalNorForgesALine(t *test
 	evil := "\x1b[2J\x1b]52;c;Y3VybA\x07\r\nAll is well. \u009bRun: \\n curl"
 	log.say(events.Consented, "/node/n1", "n1", &events.Consent{Negotiation: "a", Node: "n1", Incarnation: "i", Reason: evil})
 	log.say(events.Aborted, "/negotiator", "a", &events.Abort{Negotiation: "a", Generation: 2, Reason: "n1 does not consent: " + evil})
-	log.say(events.MembershipRefused, "/negotiator", "n9", &events.Refusal{Node: "n9", Refused: events.ChangeJoin, Reason: "not accepted: " + evil})
+	log.say(events.MembershipRefused, "/negotiator", "n9",
+		&events.Refusal{Node: "n9", Refused: events.ChangeJoin, Reason: "not accepted: " + evil})
 	url := log.serve(t)
 	for _, arguments := range [][]string{{"2"}, {"--last", "3", "--json"}} {
 		if text := printed(t, Command(), url, arguments...); strings.ContainsAny(text, "\x1b\x07\r\u009b") ||
@@ -195,7 +198,8 @@ func TestALeaveThatWasNegotiatedAndRefusedIsNotPendingAnyMore(t *testing.T) {
 	if listed := printed(t, Command(), url); !strings.Contains(listed, "leave of n2    refused") || strings.Contains(listed, "pending") {
 		t.Errorf("the history is\n%s", listed)
 	}
-	if now := printed(t, ExplainCommand(), url); !strings.Contains(now, "Refused was: leave of n2") || strings.Contains(now, "not there yet") {
+	now := printed(t, ExplainCommand(), url)
+	if !strings.Contains(now, "Refused was: leave of n2") || strings.Contains(now, "not there yet") {
 		t.Errorf("the explanation is\n%s", now)
 	}
 }

@@ -226,8 +226,8 @@ func TestWhoeverOthersWaitForInTheirStepIsNamedWithWhatItDoes(t *testing.T) {
 	s.say(events.StepDelayed, "/monitor", "n2", &events.StepDelay{Node: "n2", Incarnation: "i", Generation: 1, Step: 40, By: "n1",
 		Phase: events.PhaseBetween, WaitedSeconds: 45, UsualSeconds: 0.25, Reason: "n1 has waited for it"})
 	printed, err := s.run(Status())
-	if says := regexp.MustCompile(`no step for 4[5-9]s, 250ms is usual: n1 waits for n2 \(between steps\)\.`); !errors.As(err, &tell.NotWell{}) ||
-		!says.MatchString(err.Error()) {
+	says := regexp.MustCompile(`no step for 4[5-9]s, 250ms is usual: n1 waits for n2 \(between steps\)\.`)
+	if !errors.As(err, &tell.NotWell{}) || !says.MatchString(err.Error()) {
 		t.Errorf("ends with %v\n%s", err, printed)
 	}
 }
@@ -259,7 +259,8 @@ func TestAJobWhoseNodesWereStoppedSaysHowEachEndedAndWhatToDo(t *testing.T) {
 	s.serve("monitor", "negotiator", "planner", "restorer")
 	leave := func(node string) {
 		s.say(events.LeaveRequested, "/node/"+node, node, &events.Leave{Node: node, Reason: "asked to go"})
-		s.say(events.MembershipRefused, "/negotiator", node, &events.Refusal{Node: node, Refused: events.ChangeLeave, Reason: "it is needed"})
+		s.say(events.MembershipRefused, "/negotiator", node,
+			&events.Refusal{Node: node, Refused: events.ChangeLeave, Reason: "it is needed"})
 	}
 	leave("n1")
 	s.say(events.NodeExited, "/node/n1", "n1", &events.Exit{Node: "n1", Incarnation: "i", Reason: "signal: terminated"})
@@ -364,8 +365,10 @@ func TestTheNewestCompleteSnapshotIsToldAndThatNoneIsForTooLong(t *testing.T) {
 	}
 	complete(1)
 	complete(2)
-	s.say(events.SnapshotOverdue, "/restorer", "disk", &events.OverdueSnapshot{Tier: "disk", Step: 3, Plan: plan, Units: []events.Range{{First: 1, End: 2}}})
-	s.expectStatus("snapshot    disk: step 2 complete, ", "no snapshot is complete in disk since step 2, ", "of step 3 nobody wrote the units 1 to 1")
+	s.say(events.SnapshotOverdue, "/restorer", "disk",
+		&events.OverdueSnapshot{Tier: "disk", Step: 3, Plan: plan, Units: []events.Range{{First: 1, End: 2}}})
+	s.expectStatus("snapshot    disk: step 2 complete, ", "no snapshot is complete in disk since step 2, ",
+		"of step 3 nobody wrote the units 1 to 1")
 	complete(1 << 40)
 	if printed, err := s.run(Status()); err != nil || strings.Contains(printed, "no snapshot is complete") {
 		t.Errorf("%v, of one that is not late:\n%s", err, printed)
