@@ -27,6 +27,7 @@ var abouts = map[Kind]About{
 	PreCopyCaughtUp: AboutNode, PlanActivated: AboutNode, PlanMeasured: AboutNode, RestorationFailed: AboutNode,
 	PlanCommitted: AboutGeneration,
 	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService, LogAccepted: AboutCluster,
+	ReleaseRequested: AboutCluster, ReleaseRefused: AboutCluster, StepReleased: AboutCluster,
 	TrainingCompleted: AboutCluster, StopRequested: AboutCluster, StopRefused: AboutCluster, TrainingStopped: AboutCluster,
 	EventRefused:    AboutMessage,
 	SnapshotWritten: AboutNode, SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,

@@ -136,6 +136,9 @@ const (
 	SiteCleared         Kind = "site.cleared"
 	StepBroken          Kind = "step.broken"
 	StepDelayed         Kind = "step.delayed"
+	ReleaseRequested    Kind = "step.release-requested"
+	ReleaseRefused      Kind = "step.release-refused"
+	StepReleased        Kind = "step.released"
 	NegotiationOpened   Kind = "negotiation.opened"
 	Consented           Kind = "negotiation.consented"
 	ConsentDelayed      Kind = "negotiation.delayed"
@@ -199,6 +202,9 @@ var Catalogue = []Row{
 	{NodeProfiled, "A node's measured speed, what its layers take, and its memory.", []string{"node"}, func() Payload { return new(Profile) }, false},
 	{StepBroken, "A node's step cannot end, though everybody may live.", []string{"node"}, func() Payload { return new(BrokenStep) }, false},
 	{StepDelayed, "Others have waited long for a node in their step, and what it does meanwhile; nothing is done yet.", []string{"monitor"}, func() Payload { return new(StepDelay) }, false},
+	{ReleaseRequested, "A step that is held is to be tried again, or its samples passed over.", []string{anyone}, func() Payload { return new(ReleaseRequest) }, false},
+	{ReleaseRefused, "A step is not released, and why.", []string{"negotiator"}, func() Payload { return new(ReleaseRefusal) }, false},
+	{StepReleased, "A step is held no longer: it is tried again, or its samples are passed over.", []string{"negotiator"}, func() Payload { return new(Release) }, false},
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
 	{ConsentDelayed, "A member will answer later: its trainer is busy.", []string{"node"}, func() Payload { return new(Delay) }, false},

@@ -156,6 +156,8 @@ type Hold struct {
 	Reason string `json:"reason" is:"reason"`
 	// Awaits are the nodes without which no plan is possible: the last to hold some unit of the state.
 	Awaits []string `json:"awaits,omitempty" is:"each=token"`
+	// Step is the step that is held, where trainers ended in it one after the other; left out where the cluster holds for anything else.
+	Step *HeldStep `json:"step,omitempty"`
 }
 
 // OlderLog is how the reason of a hold begins where the log is older than what living nodes trained.

@@ -68,7 +68,10 @@ type Exit struct {
 	Incarnation string `json:"incarnation" is:"token"`
 	Generation  uint64 `json:"generation"` // of the plan that it worked under; zero for none
 	Reason      string `json:"reason" is:"reason"`
-	ExitCode    *int   `json:"exitCode,omitempty" is:"min=-2147483648"` // left out where the process did not end by itself
+	// ExitCode is 128 and the signal where a fault of its own raised one, and left out where the process did not end by itself.
+	ExitCode *int `json:"exitCode,omitempty" is:"min=-2147483648"`
+	// Step is told where the process ended by a fault of its own in a step, before that was made: the one after so many completed ones.
+	Step *uint64 `json:"step,omitempty"`
 	// Expected says that the node had asked to leave, or training was complete: its end is no failure.
 	Expected bool `json:"expected,omitempty"`
 	// Hangs tells that the process lives, though its step does not end: the others go on without it, and it may still

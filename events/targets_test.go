@@ -23,6 +23,9 @@ func FuzzSiteCleared(f *testing.F)              { fuzzEvent(f, "site.cleared") }
 func FuzzNodeProfiled(f *testing.F)             { fuzzEvent(f, "node.profiled") }
 func FuzzStepBroken(f *testing.F)               { fuzzEvent(f, "step.broken") }
 func FuzzStepDelayed(f *testing.F)              { fuzzEvent(f, "step.delayed") }
+func FuzzStepReleaseRequested(f *testing.F)     { fuzzEvent(f, "step.release-requested") }
+func FuzzStepReleaseRefused(f *testing.F)       { fuzzEvent(f, "step.release-refused") }
+func FuzzStepReleased(f *testing.F)             { fuzzEvent(f, "step.released") }
 func FuzzNegotiationOpened(f *testing.F)        { fuzzEvent(f, "negotiation.opened") }
 func FuzzNegotiationConsented(f *testing.F)     { fuzzEvent(f, "negotiation.consented") }
 func FuzzNegotiationDelayed(f *testing.F)       { fuzzEvent(f, "negotiation.delayed") }
