@@ -69,9 +69,10 @@ func (s *Session) Exited(ctx context.Context, reason string, exitCode int) error
 	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Exited(now, reason, exitCode) })
 }
 
-// Outlived tells what Exited does, of a process whose state its agent keeps: who waits for what it held waits for the next Join.
-func (s *Session) Outlived(ctx context.Context, reason string, exitCode int) error {
-	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Outlived(now, reason, exitCode) })
+// Failed tells what Exited does, of a script that its agent gives each step to and that did not end well. If the agent keeps the state that
+// it left, who waits for what it held waits for the next Join. The exit code is 128 and the signal where a fault of its own raised one.
+func (s *Session) Failed(ctx context.Context, reason string, exitCode int, keeps bool) error {
+	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Failed(now, reason, exitCode, keeps) })
 }
 
 func (s *Session) exited(ctx context.Context, tell func(time.Time) []machine.Action) error {

@@ -40,6 +40,7 @@ func (s *Server) routes() http.Handler {
 	for pattern, call := range map[string]func(*trainer, *http.Request) (any, error){
 		"POST /v1/next":  (*trainer).callNext,
 		"POST /v1/leave": (*trainer).callLeave,
+		"POST /v1/fail":  (*trainer).callFail,
 		"GET /v1/state":  (*trainer).callState,
 	} {
 		mux.HandleFunc(pattern, answering(s.inSession(call, http.StatusNotFound)))
@@ -250,6 +251,19 @@ func (t *trainer) callLeave(request *http.Request) (any, error) {
 		return nil, failure{http.StatusBadRequest, "deadlineSeconds: expected 0 or more", "0 is no deadline"}
 	}
 	t.session.Leave(wish.Reason, seconds(wish.DeadlineSeconds))
+	return struct{}{}, nil
+}
+
+// callFail ends a trainer whose script ends by an error, which says more than the status of its process.
+func (t *trainer) callFail(request *http.Request) (any, error) {
+	var failed fail
+	if err := read(request, &failed); err != nil {
+		return nil, err
+	}
+	if failed.Reason == "" {
+		return nil, failure{http.StatusBadRequest, `reason: expected the error, got ""`, "say what ends the script"}
+	}
+	t.end(exit{events.Brief(failed.Reason), 1})
 	return struct{}{}, nil
 }
 

@@ -93,6 +93,7 @@ func TestWhatIsNotAsExpectedIsRefusedByName(t *testing.T) {
 		{400, "POST", "/v1/next", ``, "body"},
 		{413, "POST", "/v1/next", `{"broken":"` + large + `"}`, "bytes"},
 		{400, "POST", "/v1/leave", `{"deadlineSeconds":-1}`, "deadlineSeconds"},
+		{400, "POST", "/v1/fail", `{}`, "reason"},
 		{404, "POST", "/v1/nothing", `{}`, "no call"},
 		{404, "PUT", "/v1/next", `{}`, "no call"},
 		{409, "GET", "/v1/session", ``, "open already"},

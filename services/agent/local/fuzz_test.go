@@ -21,6 +21,7 @@ const joining = `{"units": [12, 12], "digest": "model", "batch": 8, "microBatch"
 func FuzzCalls(f *testing.F) {
 	for _, call := range []struct{ method, path, body string }{
 		{"POST", "/v1/join", `{"units": [0]}`}, {"POST", "/v1/next?session=s", `{"order": 1}`}, {"POST", "/v1/leave", `{}`},
+		{"POST", "/v1/fail?session=s", `{"reason": "e"}`},
 		{"GET", "/v1/state?session=s", ""}, {"PUT", "/v1/store/1/key?session=s&wait=3", "value"}, {"GET", "/v1/session", ""},
 		{"DELETE", "/", ""},
 	} {

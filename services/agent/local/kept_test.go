@@ -129,3 +129,14 @@ func TestStateOfADeviceIsKeptWhereTheScriptCopiedItOut(t *testing.T) {
 		}
 	}
 }
+
+// An exception says more to somebody who looks for a bad record than the status of a process does.
+func TestAnErrorThatEndsAScriptIsToldWithItsStep(t *testing.T) {
+	r := newRig(t)
+	c := r.trainAStep()
+	c.expect(http.StatusOK, nil, "POST", "/v1/fail", `{"reason": "ValueError: record 3605"}`)
+	exit := await[events.Exit](r, events.NodeExited)
+	if exit.Reason != "ValueError: record 3605" || exit.Step == nil || exit.ExitCode == nil || *exit.ExitCode != 1 {
+		t.Errorf("it says %+v", exit)
+	}
+}

@@ -80,6 +80,10 @@ type leave struct {
 	DeadlineSeconds float64 `json:"deadlineSeconds"`
 }
 
+type fail struct {
+	Reason string `json:"reason"`
+}
+
 // readHeaderTimeout bounds a connection that says nothing.
 const readHeaderTimeout = 5 * time.Second
 

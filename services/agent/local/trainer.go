@@ -61,7 +61,7 @@ type trainer struct {
 // exit says how a trainer's process ended.
 type exit struct {
 	how  string
-	code int // -1 where it is not known, or a signal ended it
+	code int // -1 where it is not known, or a signal of others ended it
 }
 
 func (e exit) Error() string { return "the trainer is gone: " + e.how }
@@ -338,11 +338,13 @@ const tellTimeout = 2 * time.Second // while the hub is away, the trainer's sile
 func (t *trainer) exited(how exit) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
 	defer cancel()
-	tell := t.session.Exited
-	if t.fails && (t.state == nil || t.state.leaves()) { // a holder leaves what it keeps
-		tell = t.session.Outlived
+	var err error
+	if t.fails { // a holder leaves what it keeps
+		err = t.session.Failed(ctx, how.how, how.code, t.state == nil || t.state.leaves())
+	} else {
+		err = t.session.Exited(ctx, how.how, how.code)
 	}
-	if err := tell(ctx, how.how, how.code); err != nil {
+	if err != nil {
 		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
 	}
 }

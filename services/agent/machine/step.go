@@ -140,9 +140,16 @@ func (m *Machine) Exited(now time.Time, reason string, exitCode int) []Action {
 	return m.exit(now, events.Exit{Reason: reason}, exitCode)
 }
 
-// Outlived tells what Exited does, of a process whose state its agent keeps.
-func (m *Machine) Outlived(now time.Time, reason string, exitCode int) []Action {
-	return m.exit(now, events.Exit{Reason: reason, Keeps: true}, exitCode)
+// Failed tells what Exited does, of a script that its agent gives each step to and that did not end well, and whether the agent keeps the
+// state that it left. It tells the step, too, where the script ended in it by itself. One that was told to give its step up may end by
+// what broke that.
+func (m *Machine) Failed(now time.Time, reason string, exitCode int, keeps bool) []Action {
+	exit := events.Exit{Reason: reason, Keeps: keeps}
+	if exitCode > 0 && m.trainer == training {
+		step := m.done
+		exit.Step = &step
+	}
+	return m.exit(now, exit, exitCode)
 }
 
 func (m *Machine) exit(now time.Time, exit events.Exit, exitCode int) []Action {

@@ -44,6 +44,8 @@ _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
 _END_SECONDS = 60  # for an interpreter to end after an error that nobody caught
+_FAIL_SECONDS = 2  # for an agent to hear which error that was
+_MOST_REASON = 1024  # characters of it
 _MOST_OUTVOTED = 256  # nodes that are named at once
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
@@ -703,7 +705,7 @@ class _Agent:
                 elif line.startswith(b'{"late"') and not _NO_OTHER:
                     _say(f"reknit: {json.loads(line)['late']}")
 
-    def part(self):
+    def part(self, reason=""):
         """Ends this trainer for the agent, which keeps the state that it leaves: nothing is changed there any more."""
         try:
             self.ends()
@@ -712,7 +714,21 @@ class _Agent:
         self.alive.close()  # before the session, after whose end agents look at it
         with self.lock:
             self.lost = True
+        try:
+            if reason:
+                self._fail(reason)
+        except (Error, OSError, http.client.HTTPException):
+            pass  # an agent of before, or one that is gone: the end of the session says enough
         self.stream.shutdown(socket.SHUT_RDWR)
+
+    def _fail(self, reason):
+        """Tells the agent which error ends the script."""
+        connection = _Connection(self._dial)
+        connection.connect()
+        connection.sock.settimeout(_FAIL_SECONDS)
+        connection.request("POST", f"/v1/fail?session={self.session}", json.dumps({"reason": reason[:_MOST_REASON]}).encode())
+        connection.getresponse().read()
+        connection.close()
 
     def _give_up(self, step):
         with self.lock:
@@ -783,7 +799,7 @@ def _end_by_errors(agent):
         if one is None or os.getpid() != pid or sys.flags.interactive or hasattr(sys, "ps1"):
             return
         try:
-            one.part()
+            one.part("".join(traceback.format_exception_only(kind, error)).strip())
         except OSError:
             pass  # the agent is gone
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -243,6 +243,7 @@ def check(plans, entries, steps):
     position, positions = 0, {}
     for step in range(steps):
         positions[step] = position
+        position += _skipped(plans, step)
         standing = [plan for plan in plans if plan["resumeStep"] <= step]
         if not standing:
             return f"step {step}: no plan goes on from it or from before"
@@ -270,12 +271,25 @@ def _once(ranges, first, end):
     return None
 
 
+def _undone(plans, number):
+    """Whether a later plan goes back before a plan."""
+    return any(later["resumeStep"] < plans[number]["resumeStep"] for later in plans[number + 1:])
+
+
+def _skipped(plans, step, count=None):
+    """How many samples the first plans pass over before a step, as a user asked; without those that a later plan undid."""
+    return sum(plan["data"].get("skipped", {"count": 0})["count"] for number, plan in enumerate(plans[:count])
+               if plan["resumeStep"] == step and not _undone(plans, number))
+
+
 def _go_on(plans, positions):
     """A plan that goes on at another position than its step has, unless a later one went back before it."""
     for number, plan in enumerate(plans):
-        undone = any(later["resumeStep"] < plan["resumeStep"] for later in plans[number + 1:])
         position = positions.get(plan["resumeStep"])
-        if not undone and position is not None and plan["data"]["consumedSamples"] != position:
+        if _undone(plans, number) or position is None:
+            continue
+        position += _skipped(plans, plan["resumeStep"], number + 1)
+        if plan["data"]["consumedSamples"] != position:
             return (f"generation {plan['generation']} goes on at sample {plan['data']['consumedSamples']} "
                     f"from step {plan['resumeStep']}: expected {position}")
     return None

@@ -40,6 +40,7 @@ class Agent(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
             self.page = memoryview(mmap.mmap(file.fileno(), 0)).cast("Q")
         self.orders, self.reports, self.lines = queue.Queue(), queue.Queue(), queue.Queue()
         self.joined, self.values = [], {}
+        self.failed = []  # why scripts ended
         self.refusal = None  # status and words for the next call
         self.announced, self.silenced = [], threading.Event()  # nodes; that one hung up
         self.hung_up = threading.Event()
@@ -128,6 +129,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return None
             return self.answer(200, order)
+        if path == "/v1/fail":
+            agent.failed.append(json.loads(body)["reason"])
         return self.answer(200, {})
 
     def do_PUT(self):
@@ -686,6 +689,7 @@ class WithAnAgent(unittest.TestCase):
         self.agent.step(0)
         self.assertEqual(60, self.ends_by_an_error(self.join()))
         self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+        self.assertEqual(["ValueError: record 3605"], self.agent.failed)
         with open(os.path.join(self.agent.folder.name, "control"), "rb") as control:
             fcntl.flock(control, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the files count as in use
         self.assertEqual(0, self.agent.page[OUT])

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"syscall"
 )
 
@@ -57,6 +58,17 @@ func (c *child) wait() end {
 
 // signal sends a signal to all its processes; they may have ended.
 func (c *child) signal(number syscall.Signal) { _ = syscall.Kill(-c.pid(), number) }
+
+// faults are the signals that a process raises by what it does itself.
+var faults = []syscall.Signal{syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGTRAP, syscall.SIGSYS}
+
+// code is the status of a process that ended by itself, by a fault of its own too, and -1 of one that a signal of others ended.
+func (e end) code() int {
+	if wait, ok := e.state.Sys().(syscall.WaitStatus); ok && wait.Signaled() && slices.Contains(faults, wait.Signal()) {
+		return e.status()
+	}
+	return e.state.ExitCode()
+}
 
 // status is what a shell would say of the process.
 func (e end) status() int {

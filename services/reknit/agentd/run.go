@@ -155,7 +155,7 @@ func (p *parent) once() (status int, err error) {
 			if ended.err != nil {
 				return 0, ended.err
 			}
-			p.server.Gone(ended.state.String(), ended.state.ExitCode())
+			p.server.Gone(ended.state.String(), ended.code())
 			return ended.status(), nil
 		case signal := <-p.signals:
 			p.hearRefusal()
