@@ -12,6 +12,7 @@ type Plan struct {
 	ResumeStep  uint64 `json:"resumeStep"`      // completed steps when it takes over; those after are undone
 	Consumed    uint64 `json:"consumedSamples"` // the position that it goes on at
 	GlobalBatch uint64 `json:"globalBatch"`     // samples of each step
+	Skipped     uint64 `json:"skipped"`         // samples right before that position which were passed over as a user asked
 }
 
 // Entry notes that positions were trained in a step under a plan. A step that counts nowhere may be noted as well.
@@ -37,6 +38,7 @@ func Check(plans []Plan, entries []Entry, steps uint64) error {
 	position, positions := uint64(0), map[uint64]uint64{} // by step
 	for step := range steps {
 		positions[step] = position
+		position += skippedAt(plans, step)
 		plan, err := standing(plans, step)
 		if err != nil {
 			return err
@@ -82,12 +84,29 @@ func once(entries []Entry, first, end uint64) error {
 	return nil
 }
 
+// skippedAt returns how many samples were passed over before a step, by plans that go on from it and were not undone.
+func skippedAt(plans []Plan, step uint64) (skipped uint64) {
+	for i, plan := range plans {
+		if plan.ResumeStep == step && !isUndone(plans, i) {
+			skipped += plan.Skipped
+		}
+	}
+	return skipped
+}
+
+// isUndone reports whether a later plan goes back before a plan.
+func isUndone(plans []Plan, i int) bool {
+	return slices.ContainsFunc(plans[i+1:], func(later Plan) bool { return later.ResumeStep < plans[i].ResumeStep })
+}
+
 // goOn checks the plans whose steps still have the position that they had when the plan came.
 func goOn(plans []Plan, positions map[uint64]uint64) error {
 	for i, plan := range plans {
-		goesBack := func(later Plan) bool { return later.ResumeStep < plan.ResumeStep }
 		position, isKnown := positions[plan.ResumeStep]
-		if isKnown && !slices.ContainsFunc(plans[i+1:], goesBack) && plan.Consumed != position {
+		if !isKnown || isUndone(plans, i) {
+			continue
+		}
+		if position += skippedAt(plans[:i+1], plan.ResumeStep); plan.Consumed != position {
 			return fmt.Errorf("generation %d goes on at sample %d from step %d: expected %d",
 				plan.Generation, plan.Consumed, plan.ResumeStep, position)
 		}

@@ -7,7 +7,7 @@ import (
 
 // A batch of 4 on two trainers for two steps, of 6 on three from step 2 on; step 3 is undone, and two trainers go on.
 func story() (plans []Plan, entries []Entry) {
-	plans = []Plan{{1, 0, 0, 4}, {2, 2, 8, 6}, {3, 3, 14, 4}}
+	plans = []Plan{{1, 0, 0, 4, 0}, {2, 2, 8, 6, 0}, {3, 3, 14, 4, 0}}
 	entries = []Entry{
 		{1, 0, 0, 2}, {1, 0, 2, 4}, {1, 1, 6, 8}, {1, 1, 4, 6},
 		{2, 2, 8, 10}, {2, 2, 10, 12}, {2, 2, 12, 14}, {2, 3, 14, 16}, // somebody had begun
@@ -57,6 +57,20 @@ func TestEachFaultIsFound(t *testing.T) {
 		if err := check(plant(plans, entries)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("found %v, expected %q", err, want)
 		}
+	}
+}
+
+// Step 2 is held, its samples are passed over, and a node fails before it is made; training goes back to step 1, and they are passed over
+// again; the last plan goes on where they end.
+func TestSamplesThatAPlanPassesOverAreInNoStep(t *testing.T) {
+	plans := []Plan{{1, 0, 0, 4, 0}, {2, 2, 8, 4, 0}, {3, 2, 12, 4, 4}, {4, 2, 12, 4, 0}, {5, 1, 4, 4, 0}, {6, 2, 8, 4, 0}, {7, 2, 12, 4, 4}, {8, 3, 16, 4, 0}}
+	entries := []Entry{{1, 0, 0, 4}, {1, 1, 4, 8}, {2, 2, 8, 10}, {4, 2, 12, 16}, {5, 1, 4, 8}, {7, 2, 12, 16}, {8, 3, 16, 20}}
+	if err := Check(plans, entries, 4); err != nil {
+		t.Error(err)
+	}
+	plans[6].Skipped = 0
+	if err := Check(plans, entries, 4); err == nil {
+		t.Error("samples are passed over, and no plan says so")
 	}
 }
 

@@ -18,8 +18,9 @@ var wholeBatch = Invariant{"every plan goes on in the data where its step stands
 		}
 		plans = append(plans, ledger.Plan{
 			Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
-			GlobalBatch: uint64(plan.Data.GlobalBatch),
+			GlobalBatch: uint64(plan.Data.GlobalBatch), Skipped: SkippedBy(plan),
 		})
+		violations = append(violations, unasked(log, entry, plan)...)
 		if job != nil {
 			violations = append(violations, ruled(entry, plan, job)...)
 		}
@@ -34,6 +35,31 @@ var wholeBatch = Invariant{"every plan goes on in the data where its step stands
 	}
 	return violations
 }}
+
+// SkippedBy returns how many samples a plan passes over.
+func SkippedBy(plan *events.Plan) uint64 {
+	if plan.Data.Skipped == nil {
+		return 0
+	}
+	return uint64(plan.Data.Skipped.Count)
+}
+
+// unasked finds samples that a plan passes over though no user had the step skipped that would have trained them.
+func unasked(log *Log, entry *Entry, plan *events.Plan) []Violation {
+	skipped := plan.Data.Skipped
+	if skipped == nil {
+		return nil
+	}
+	if skipped.End() != plan.Data.ConsumedSamples {
+		return []Violation{entry.violation("%v are passed over, and it goes on at %d", skipped, plan.Data.ConsumedSamples)}
+	}
+	for _, release := range said[*events.Release](log, events.StepReleased) {
+		if release.Skip && release.Samples.First < skipped.End() && skipped.First < release.Samples.End() {
+			return nil
+		}
+	}
+	return []Violation{entry.violation("%v are passed over, and nobody asked for it", skipped)}
+}
 
 // asPlanned notes for each step up to the last plan what the plans say that it trains.
 func asPlanned(plans []ledger.Plan) []ledger.Entry {

@@ -71,6 +71,12 @@ var faults = map[string]fault{
 		s.replan(4, func(p *events.Plan) { p.Predicted.PeakBytes["n4"] = 1201 })
 	}},
 	"samples are skipped": {wholeBatch, func(s *story) { s.replan(3, func(p *events.Plan) { p.Data.ConsumedSamples += 6 }) }},
+	"samples are passed over, and nobody asked": {wholeBatch, func(s *story) {
+		s.replan(3, func(p *events.Plan) {
+			p.Data.Skipped = &events.Samples{First: p.Data.ConsumedSamples, Count: 6}
+			p.Data.ConsumedSamples += 6
+		})
+	}},
 	"the learning rate does not follow the batch": {wholeBatch, func(s *story) {
 		for _, at := range positions(s, events.JoinRequested) {
 			retell(s, at, func(join *events.Join) {

@@ -75,6 +75,7 @@ func (m *Machine) finalPlan() *events.Plan {
 	if plan.Snapshot != "" { // which may be of a cluster whose steps nobody here remembers
 		plan.Data.ConsumedSamples = under.Snapshot.ConsumedSamples
 	}
+	m.passOver(&plan)
 	plan.WarmUp = m.warmUp(&plan)
 	return &plan
 }
@@ -151,5 +152,6 @@ func (m *Machine) holdFor(seconds float64, reason string, awaits ...string) func
 }
 
 func (m *Machine) sayHeld(cause events.Event, reason string, awaits []string) events.Event {
-	return m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster, &events.Hold{Reason: reason, Awaits: awaits})
+	held := &events.Hold{Reason: reason, Awaits: awaits, Step: m.state.Poison.Held}
+	return m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster, held)
 }

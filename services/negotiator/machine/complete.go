@@ -111,7 +111,7 @@ func (m *Machine) conclude(ended, told time.Time) {
 	m.state.Ended, m.state.EndTold = ended, told
 	m.state.Negotiation, m.state.Pending, m.state.Finals = nil, nil, nil
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
-	m.state.Stopping, m.state.Stop = "", nil
+	m.state.Stopping, m.state.Stop, m.state.Poison = "", nil, poison{}
 	clear(m.state.Joiners)
 	clear(m.state.Deadlines)
 }
@@ -178,6 +178,9 @@ var afterwards = events.Handlers[*Machine]{
 	events.TrainingCompleted: events.Handling((*Machine).completed),
 	events.StopRequested: events.Handling(func(m *Machine, cause events.Event, _ events.StopRequest) []events.Event {
 		return []events.Event{m.refuseStop(cause, m.isComplete())}
+	}),
+	events.ReleaseRequested: events.Handling(func(m *Machine, cause events.Event, request events.ReleaseRequest) []events.Event {
+		return []events.Event{m.refuseRelease(cause, request, m.isComplete())}
 	}),
 	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})

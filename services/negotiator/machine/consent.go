@@ -19,6 +19,8 @@ func (m *Machine) openNext(cause events.Event) []events.Event {
 		return m.heed(cause)
 	case m.regroups(cause):
 		return nil
+	case m.state.Poison.Held != nil:
+		return m.holdStep(cause)
 	case m.isOutdone():
 		return m.holdOlder(cause)
 	case m.lacks() > 0:

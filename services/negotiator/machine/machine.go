@@ -57,6 +57,7 @@ var handlers = events.Handlers[*Machine]{
 	events.ConnectRequested:    events.Handling((*Machine).connect),
 	events.DisconnectRequested: events.Handling((*Machine).disconnect),
 	events.StepBroken:          events.Handling((*Machine).stepBroken),
+	events.NodeExited:          events.Handling((*Machine).exited),
 	events.NodeLost:            events.Handling((*Machine).nodeLost),
 	events.NodeProfiled:        events.Handling((*Machine).profiled),
 	events.LinkMeasured:        events.Handling((*Machine).linkMeasured),
@@ -84,6 +85,7 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingStopped:     events.Handling((*Machine).stopped),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 	events.LogAccepted:         events.Handling((*Machine).accepted),
+	events.ReleaseRequested:    events.Handling((*Machine).releaseRequested),
 }
 
 // Hears returns the kinds of event the machine handles.

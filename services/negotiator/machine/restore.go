@@ -37,6 +37,9 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		if rested := m.rest(cause, point.Step); rested != nil {
 			return rested
 		}
+		if held := m.poisoned(cause, point.Step); held != nil {
+			return held
+		}
 		under.StopStep = point.Step
 		request.Holders, request.Snapshot = holders(protocol.Sparing(under.Spared, point.Holders)), under.Snapshot.Plan != ""
 	} else {

@@ -22,10 +22,12 @@ type crowd struct {
 	free float64
 }
 
+const wholeCluster = "cluster"
+
 // crowdsOf returns whom a process is counted with: its host, as others reach it, its site, and the cluster.
 func crowdsOf(member *member) []crowd {
 	host := member.Address[:max(0, strings.LastIndexByte(member.Address, ':'))]
-	all := []crowd{{"host " + host, "on the host " + host, merit.FreeOfHost}, {"cluster", "of this cluster", merit.FreeOfCluster}}
+	all := []crowd{{"host " + host, "on the host " + host, merit.FreeOfHost}, {wholeCluster, "of this cluster", merit.FreeOfCluster}}
 	if member.Site != "" {
 		all = append(all, crowd{"site " + member.Site, "at the site " + member.Site, merit.FreeOfSite})
 	}

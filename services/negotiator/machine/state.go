@@ -42,6 +42,7 @@ type state struct {
 	Recall      recall                 `json:"recall,omitzero"`
 	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
 	Breaks      breaks                 `json:"breaks"`
+	Poison      poison                 `json:"poison,omitzero"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
 	Together    int                    `json:"together"` // that are asked for and negotiated at a time; zero: all, less: none
 	Renewals    int                    `json:"renewals"` // negotiations since the last commit that ended for what is not urgent

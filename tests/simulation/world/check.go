@@ -3,10 +3,12 @@ package world
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/shared/ledger"
+	"github.com/reknit/reknit/tests/invariants"
 )
 
 // checkStored finds, in the log as it grows, a plan that could not go on from its step, or that is not the next.
@@ -26,6 +28,9 @@ func (w *World) checkStored(event events.Event) {
 		}
 	case *events.Hold:
 		w.isHeld = true
+		if w.held = payload.Step; w.held != nil && w.healed {
+			w.after(operatorTakes, func() { w.release(false) })
+		}
 		w.undecided = len(w.stains) > 0 && strings.Contains(payload.Reason, "no digest has more than half of them")
 	case *events.Refusal:
 		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
@@ -37,6 +42,9 @@ func (w *World) checkStored(event events.Event) {
 		w.checkPlan(payload)
 	}
 }
+
+// operatorTakes is how long it takes until somebody tries a step that is held again, once what ended trainers in it is mended.
+const operatorTakes = 10 * time.Second
 
 // checkDivergence finds a holder that is told to be astray and has its unit right, where a single copy was spoiled.
 func (w *World) checkDivergence(d *events.Divergence) {
@@ -63,7 +71,7 @@ func (w *World) checkPlan(plan *events.Plan) {
 	w.checkKind(plan)
 	w.planned = append(w.planned, ledger.Plan{
 		Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
-		GlobalBatch: uint64(plan.Data.GlobalBatch),
+		GlobalBatch: uint64(plan.Data.GlobalBatch), Skipped: invariants.SkippedBy(plan),
 	})
 	if plan.ResumeStep > w.newest+aheadOfAll {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)

@@ -110,6 +110,8 @@ var verbs = []verb{
 		n.silent = events.Kind(a["KIND"])
 		a.after(w, func() { n.silent = "" })
 	}},
+	{"retry step", func(w *World, _ args) { w.release(false) }},
+	{"skip step", func(w *World, _ args) { w.release(true) }},
 	{"stop", func(w *World, a args) { w.stop(); a.after(w, w.startStopped) }},
 	{"all leave", func(w *World, a args) {
 		for _, n := range w.nodes {

@@ -68,12 +68,9 @@ func (w *World) endScript(n *node) bool {
 	if p == nil || p.paused || p.hung || p.stands != nil || len(n.unnamed) > 0 {
 		return false
 	}
-	tell := p.agent.Exited
-	if n.left = p.outlives(); n.left != nil {
-		tell = p.agent.Outlived
-	}
+	n.left = p.outlives()
 	w.tell(n.name, "has no script any more, and its agent keeps %s", n.left)
-	actions := tell(p.time(), "exit status 1", 1)
+	actions := p.agent.Failed(p.time(), "exit status 1", 1, n.left != nil)
 	p.end()
 	p.sayLast(actions)
 	w.resetPeers(n)

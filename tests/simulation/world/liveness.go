@@ -34,7 +34,8 @@ func (w *World) heal() {
 		}
 	}
 	clear(w.hub.odds)
-	w.bucket.away, w.deadly = false, nil
+	w.bucket.away, w.deadly, w.healed = false, nil, true
+	w.after(operatorTakes, func() { w.release(false) })
 	for _, bound := range w.hub.stores() {
 		bound(0)
 	}

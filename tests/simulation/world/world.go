@@ -69,9 +69,11 @@ type World struct {
 	// compareEvery is after how many steps replicas are compared.
 	compareEvery uint64
 	siteCount    int
-	heartbeats   []*heartbeat // that are under way no more
-	bucket       *tier        // of snapshots that all read
-	deadly       *deadly      // nil: no step is
+	heartbeats   []*heartbeat     // that are under way no more
+	bucket       *tier            // of snapshots that all read
+	deadly       *deadly          // nil: no step is
+	held         *events.HeldStep // told last; nil: no step was
+	healed       bool             // an operator tries again whatever step is held
 }
 
 type collectiveName struct {
