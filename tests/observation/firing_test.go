@@ -23,6 +23,7 @@ var scenes = map[string][]scene{
 	"ReknitCopiesDiffer":       {{"10m", "0s", of("units_differing", "0 1 0x240")}, {"", "20m", of("units_differing", "1 0x240")}},
 	"ReknitSnapshotsLate":      {{"5m", "4m", of("snapshot_late", "1x240")}, {"", "1h", of("snapshot_late", "0x240")}},
 	"ReknitStepDelayed":        {{"1m", "45s", of("training_delayed", "1x240")}, {"", "1h", of("training_delayed", "0x240")}},
+	"ReknitStepHeld":           {{"0s", "", of("training_step_held", "1x240")}, {"", "1h", of("training_step_held", "0x240")}},
 	"ReknitLossNotFinite":      {{"0s", "", of("training_diverged", "1x240")}, {"", "1h", of("training_diverged", "0x240")}},
 	"ReknitServiceStandsStill": {{"1m", "45s", copies("standing_still", "0x240", "1x240")}, {"", "1h", copies("standing_still", "0x240")}},
 	"ReknitServiceStuck":       {{"0s", "", copies("stuck", "0x240", "1x240")}, {"", "1h", copies("stuck", "0x240")}},

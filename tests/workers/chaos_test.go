@@ -98,12 +98,18 @@ func touch(t *testing.T, path string) {
 // reknit runs a command of reknit on the cluster, and returns what it says.
 func (c *cluster) reknit(arguments ...string) string {
 	c.Helper()
-	ctx, cancel := context.WithTimeout(c.Context(), patience)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, append(arguments, "--nats", c.url, "--cluster", "workers")...)
-	output, err := command.CombinedOutput()
+	output, err := c.run(arguments...)
 	if err != nil {
 		c.Fatalf("reknit %s: %v: %s", strings.Join(arguments, " "), err, output)
 	}
-	return string(output)
+	return output
+}
+
+// run runs a command of the program.
+func (c *cluster) run(arguments ...string) (output string, err error) {
+	ctx, cancel := context.WithTimeout(c.Context(), patience)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, append(arguments, "--nats", c.url, "--cluster", "workers")...)
+	printed, err := command.CombinedOutput()
+	return string(printed), err
 }

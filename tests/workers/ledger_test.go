@@ -15,6 +15,7 @@ import (
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/ledger"
+	"github.com/reknit/reknit/tests/invariants"
 )
 
 // trained is what a worker says before others can have its sums of a step: the step may be made without it from then on.
@@ -164,7 +165,7 @@ func (c *cluster) plans() (plans []ledger.Plan) {
 		}
 		plans = append(plans, ledger.Plan{
 			Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
-			GlobalBatch: uint64(plan.Data.GlobalBatch),
+			GlobalBatch: uint64(plan.Data.GlobalBatch), Skipped: invariants.SkippedBy(&plan),
 		})
 	}
 }

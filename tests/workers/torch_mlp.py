@@ -17,6 +17,7 @@ WIDTH = int(os.environ.get("WORKER_WIDTH", "64"))
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 DTYPE = torch.float64 if os.environ.get("WORKER_DOUBLE") else torch.float32  # long runs amplify how sums are rounded
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
+BAD_SAMPLE = int(os.environ.get("WORKER_BAD_SAMPLE", "-1"))  # cannot be read while the file WORKER_BAD is there
 
 
 def say(**what):
@@ -25,6 +26,8 @@ def say(**what):
 
 def loss_of(model, samples):
     """Returns the mean loss of samples, which are functions of their numbers."""
+    if BAD_SAMPLE in samples and os.path.exists(os.environ["WORKER_BAD"]):
+        raise ValueError(f"record {BAD_SAMPLE}: cannot be decoded")
     numbers = torch.tensor(samples, dtype=DTYPE)
     return (model(torch.stack([numbers.sin(), numbers.cos(), numbers % 3], 1)) - numbers[:, None].cos()).pow(2).mean()
 

@@ -198,6 +198,9 @@ func detail(w io.Writer, c changes.Change) {
 	for _, reason := range c.Reasons {
 		fmt.Fprintf(w, "  %s: %s\n", reason.Node, reason.Says)
 	}
+	if c.Released != nil {
+		fmt.Fprintf(w, "  %v\n", c.Released)
+	}
 	if len(c.Attempts) > 0 {
 		fmt.Fprintf(w, "  began %s; %s\n\n", clock(c.Began), told[c.State])
 	}

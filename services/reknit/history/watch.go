@@ -256,8 +256,12 @@ func aside(event events.Event) string {
 		if stop := changes.StopOf(event); stop != nil {
 			return "training has " + stop.String()
 		}
-	case events.StopRequested, events.StopRefused:
+	case events.StopRequested, events.StopRefused, events.ReleaseRequested, events.ReleaseRefused:
 		return reasonOf(event)
+	case events.StepReleased:
+		if release, err := events.Open[events.Release](event); err == nil {
+			return release.String()
+		}
 	case events.ClusterHeld:
 		return "the cluster holds: " + reason(event)
 	case events.MembershipRefused:

@@ -36,6 +36,12 @@ var gauges = []struct {
 		return 0
 	}},
 	{"reknit.layers.alone", "", "Layers that one death would lose, unless a snapshot has them.", func(f *view.Figures) float64 { return float64(f.Alone) }},
+	{"reknit.training.step.held", "", "1 while a step is held: trainers ended in it one after the other.", func(f *view.Figures) float64 {
+		if f.HoldsStep {
+			return 1
+		}
+		return 0
+	}},
 	{"reknit.layers.bare", "", "Layers that no living node holds whole.", func(f *view.Figures) float64 { return float64(f.Bare) }},
 	{"reknit.units.differing", "", "Units whose copies differ, and nobody can tell which is right.", func(f *view.Figures) float64 { return float64(f.Differ) }},
 	{"reknit.links.lost", "", "Links between two nodes over which nothing passes.", func(f *view.Figures) float64 { return float64(f.LinksLost) }},

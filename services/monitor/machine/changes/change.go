@@ -38,6 +38,8 @@ type Change struct {
 	Receipts     []events.Receipt `json:"receipts,omitempty"`
 	Attempts     []Attempt        `json:"attempts"`           // negotiations; the last one is the one that counts
 	Refusals     []Refusal        `json:"refusals,omitempty"` // of requests and memberships, since the generation before
+	// Released is what became of the step that was held last, in which trainers ended one after the other.
+	Released *events.Release `json:"released,omitempty"`
 }
 
 // Stops reports whether nobody trains until there is a plan, and none is possible for those who live.

@@ -31,6 +31,7 @@ type generation struct {
 	attempts  []*attempt
 	deferral  *events.Deferral
 	hold      *events.Hold
+	released  *events.Release
 	refusals  []Refusal
 	activated map[string]bool
 	stepped   time.Time // the last first step
@@ -91,6 +92,9 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.TrainingStopped:     (*Record).asked,
 	events.StopRequested:       (*Record).asked,
 	events.StopRefused:         (*Record).asked,
+	events.ReleaseRequested:    (*Record).asked,
+	events.ReleaseRefused:      (*Record).asked,
+	events.StepReleased:        taker((*Record).release),
 	events.SnapshotRequested:   begun,
 	events.ClusterHeld:         taker((*Record).held),
 	events.MembershipRefused:   taker((*Record).refused),
@@ -257,6 +261,12 @@ func (r *Record) deferred(_ events.Event, deferral *events.Deferral) {
 	if a := r.negotiations[deferral.Negotiation]; a != nil {
 		r.of(a.opening.Generation).deferral = deferral
 	}
+}
+
+func (r *Record) release(event events.Event, release *events.Release) {
+	r.asked(event)
+	g := r.of(r.committed + 1)
+	g.hold, g.released = nil, release
 }
 
 func (r *Record) held(_ events.Event, hold *events.Hold) {

@@ -28,7 +28,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	g := r.generations[number]
 	told := Change{
 		Generation: number, State: g.state(), StallSeconds: g.stall.StallSeconds, StallSteps: g.stall.StallSteps,
-		StallNode: g.stall.Node, Refusals: g.refusals,
+		StallNode: g.stall.Node, Refusals: g.refusals, Released: g.released,
 	}
 	if r.end != nil && number >= r.end.Generation && !slices.Contains([]string{Working, Refused, Withdrawn}, told.State) { // nobody waits for it any more
 		told.State = Over

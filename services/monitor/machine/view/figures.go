@@ -12,6 +12,7 @@ import (
 type Figures struct {
 	Status
 	Holds     bool // no plan is possible now
+	HoldsStep bool // that is because trainers ended in one step, one after the other
 	Alone     int  // layers of which one living node holds some part, and nobody else
 	Bare      int  // layers of which no living node holds some part
 	LinksLost int
@@ -52,6 +53,7 @@ func (v *View) Figures(now time.Time) Figures {
 	}
 	change, under := v.underWay()
 	figures.Holds = under && change.Held != nil
+	figures.HoldsStep = figures.Holds && change.Held.Step != nil
 	figures.keep(now, end != nil)
 	return figures
 }
