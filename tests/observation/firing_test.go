@@ -18,27 +18,27 @@ type scene struct {
 
 // Each alert fires for the least that it is of, once its time is over, and not for what is well.
 var scenes = map[string][]scene{
-	"ReknitHolds":              {{"1m", "45s", of("cluster_holds", "1x240")}, {"", "1h", of("cluster_holds", "0x240")}},
-	"ReknitLayersAlone":        {{"15m", "14m", of("layers_alone", "1x240")}, {"", "1h", of("layers_alone", "0x240")}},
+	"ReknitHolds":              {{"1m", "45s", of("cluster_holds", "1x240")}, {"", "20m", of("cluster_holds", "0x240")}},
+	"ReknitLayersAlone":        {{"15m", "14m", of("layers_alone", "1x240")}, {"", "20m", of("layers_alone", "0x240")}},
 	"ReknitCopiesDiffer":       {{"10m", "0s", of("units_differing", "0 1 0x240")}, {"", "20m", of("units_differing", "1 0x240")}},
-	"ReknitSnapshotsLate":      {{"5m", "4m", of("snapshot_late", "1x240")}, {"", "1h", of("snapshot_late", "0x240")}},
-	"ReknitStepDelayed":        {{"1m", "45s", of("training_delayed", "1x240")}, {"", "1h", of("training_delayed", "0x240")}},
-	"ReknitStepHeld":           {{"0s", "", of("training_step_held", "1x240")}, {"", "1h", of("training_step_held", "0x240")}},
-	"ReknitLossNotFinite":      {{"0s", "", of("training_diverged", "1x240")}, {"", "1h", of("training_diverged", "0x240")}},
-	"ReknitServiceStandsStill": {{"1m", "45s", copies("standing_still", "0x240", "1x240")}, {"", "1h", copies("standing_still", "0x240")}},
-	"ReknitServiceStuck":       {{"0s", "", copies("stuck", "0x240", "1x240")}, {"", "1h", copies("stuck", "0x240")}},
-	"ReknitServiceBehind":      {{"2m", "1m", copies("behind", "0x240", "1001x240")}, {"", "1h", copies("behind", "1000x240")}},
+	"ReknitSnapshotsLate":      {{"5m", "4m", of("snapshot_late", "1x240")}, {"", "20m", of("snapshot_late", "0x240")}},
+	"ReknitStepDelayed":        {{"1m", "45s", of("training_delayed", "1x240")}, {"", "20m", of("training_delayed", "0x240")}},
+	"ReknitStepHeld":           {{"0s", "", of("training_step_held", "1x240")}, {"", "20m", of("training_step_held", "0x240")}},
+	"ReknitLossNotFinite":      {{"0s", "", of("training_diverged", "1x240")}, {"", "20m", of("training_diverged", "0x240")}},
+	"ReknitServiceStandsStill": {{"1m", "45s", copies("standing_still", "0x240", "1x240")}, {"", "20m", copies("standing_still", "0x240")}},
+	"ReknitServiceStuck":       {{"0s", "", copies("stuck", "0x240", "1x240")}, {"", "20m", copies("stuck", "0x240")}},
+	"ReknitServiceBehind":      {{"2m", "1m", copies("behind", "0x240", "1001x240")}, {"", "20m", copies("behind", "1000x240")}},
 	"ReknitNobodyActs":         {{"1m", "45s", copies("acting", "0x240", "0x240")}},
-	"ReknitMessagesRefused":    {{"5m", "1m", refused("0x4 1x240")}, {"", "1h", refused("7x240")}},
-	"ReknitChangesWithoutEnd":  {{"20m", "9m", aborted("0+1x240")}, {"", "40m", aborted("0x40 9x200")}},
+	"ReknitMessagesRefused":    {{"5m", "1m", refused("0x4 1x240")}, {"", "20m", refused("7x240")}},
+	"ReknitChangesWithoutEnd":  {{"20m", "9m", aborted("0+1x240")}, {"", "30m", aborted("0x40 9x200")}},
 	"ReknitNodesMissing": {
 		{"5m", "4m", nodes("suspected", "1x240")}, {"5m", "4m", nodes("silent", "1x240")}, {"5m", "4m", nodes("lost", "1x240")},
-		{"", "1h", nodes("training", "9x240")}, {"", "1h", nodes("lost", "0x240")},
+		{"", "20m", nodes("training", "9x240")}, {"", "20m", nodes("lost", "0x240")},
 	},
 	"ReknitTrainingStopped": {
 		{"5m", "4m", append(nodes("training", "3x240"), of("training_samples_per_second", "0x240")...)},
-		{"", "1h", append(nodes("training", "3x240"), of("training_samples_per_second", "0.5x240")...)},
-		{"", "1h", append(nodes("training", "0x240"), of("training_samples_per_second", "0x240")...)},
+		{"", "20m", append(nodes("training", "3x240"), of("training_samples_per_second", "0.5x240")...)},
+		{"", "20m", append(nodes("training", "0x240"), of("training_samples_per_second", "0x240")...)},
 	},
 }
 

@@ -139,7 +139,7 @@ class Process(reknit._Alone):
         return order
 
 
-def train_as(plan, nodes, board, node):
+def train_as(plan, nodes, board, node, how=train):
     """Trains in the place of a node, and returns the losses."""
     alone = joined()
     layers = alone.state
@@ -148,7 +148,7 @@ def train_as(plan, nodes, board, node):
     layers.give(range(LAYERS), 0)
     KEPT.append(reknit_pipeline.Job(plane, layers, "gloo", (WIDTH,)))
     with unittest.mock.patch.object(reknit_group.Group, "leave"):
-        return train(KEPT[-1])
+        return how(KEPT[-1])
 
 
 class Sending:
@@ -166,6 +166,11 @@ def train_without_waiting(*arguments):
     send = reknit_group.Group.send
     with unittest.mock.patch.object(reknit_group.Group, "send", lambda *to: Sending(send(*to))):
         return train_as(*arguments)
+
+
+def clip_as(*arguments):
+    """Does as train_as with gradients that are clipped, and returns their norms."""
+    return train_as(*arguments, how=clipped)
 
 
 def train_under(plan, nodes, how=train_as):
@@ -200,8 +205,12 @@ class Training(unittest.TestCase):
         for losses in train_under(plan, "abcd", train_without_waiting):
             self.expect_plain(losses)
 
-    def test_gradients_are_clipped_by_the_norm_of_all_layers(self):
+    def test_gradients_are_clipped_by_the_norm_of_all_layers_wherever_they_are(self):
         self.expect_plain(clipped(joined()), CLIP)
+        plan = plan_of((3, ("a", 1), ("b", 4)), (1, ("c", 2), ("d", 4)),
+                       rounds=[[(0, 1, ["a", "c"]), (2, 4, ["b", "d"])], [(1, 2, ["b", "c"])]])
+        for norms in train_under(plan, "abcd", clip_as):
+            self.expect_plain(norms, CLIP)
 
     def test_gradients_that_are_small_enough_are_not_scaled(self):
         job = joined()
