@@ -16,6 +16,7 @@ BATCH, LAYERS, NUMBERS = 16, 8, 64
 STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
 DIES_AT = int(os.environ.get("WORKER_DIES_AT", "-1"))  # the step in which the process is killed, between two buckets
+MEMORY = {"memory_bytes": int(os.environ["WORKER_MEMORY_BYTES"])} if "WORKER_MEMORY_BYTES" in os.environ else {}
 reknit_torch.BUCKET_BYTES = 8 * NUMBERS  # a layer each
 
 
@@ -56,7 +57,7 @@ def digest_of(model):
 
 def main():
     model = Model()
-    job = reknit_torch.join(model, torch.optim.SGD(model.parameters(), lr=1.0), batch=BATCH, micro_batch=1, steps=STEPS)
+    job = reknit_torch.join(model, torch.optim.SGD(model.parameters(), lr=1.0), batch=BATCH, micro_batch=1, steps=STEPS, **MEMORY)
     say(pid=os.getpid(), node=job.plane.node)
     for step in job.steps():
         time.sleep(STEP_SECONDS)
