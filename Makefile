@@ -141,8 +141,8 @@ bench-retention: build ## measure which share of its throughput each living proc
 	@found=$$(.ci/python torch || .ci/python) && PYTHON=$$found go run ./tests/bench/retention -json "$(JSON)" $(ARGS)
 
 .PHONY: bench-estimate
-bench-estimate: build ## measure by how much predicted steps are off, before and after a kill (PYTHON= one with PyTorch, ONLY= a word of a row)
-	@$(call with_pytorch,$$PYTHON tests/bench/estimate/estimate.py --only "$(ONLY)")
+bench-estimate: build ## measure by how much predicted steps are off, before and after a kill, and what measuring costs (PYTHON= one with PyTorch, ONLY= a word of a row)
+	@$(call with_pytorch,$$found tests/bench/estimate/hooks.py && $$found tests/bench/estimate/estimate.py --only "$(ONLY)")
 
 .PHONY: bench-big
 bench-big: build ## measure joins, leaves and kills of GPT-2 124M or 355M with PyTorch (ARGS="-model 355M -nodes 2 -joins 0")
