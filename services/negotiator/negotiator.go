@@ -14,7 +14,7 @@ import (
 // Config is the negotiator's environment.
 type Config struct {
 	service.Common
-	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" is:"min=1" reason:"the first plan waits for so many, so that a cluster that starts together is planned once"`
+	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" is:"min=1" reason:"the first plan waits for so many of one job, that which most who wait train"`
 	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" is:"over=0" reason:"an agent answers within milliseconds of work or between two steps; the rest is slack for a busy host. Three steps of the plan in force are waited for at least"`
 	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" is:"over=0" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
 	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`

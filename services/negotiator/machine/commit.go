@@ -28,7 +28,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
-			m.state.Members[member.Node], joiner.Since, joiner.Lifted, joiner.Trained = joiner, cause.Logged, nil, nil
+			m.state.Members[member.Node], joiner.Since, joiner.Lifted, joiner.Trained, joiner.Bid = joiner, cause.Logged, nil, nil, ""
 		}
 		if leaves(under.Opening.Changes, member.Node) {
 			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}
@@ -60,6 +60,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	clear(m.state.Gone)
 	clear(m.state.Fallen)
 	clear(m.state.Misread)
+	m.state.Bids = nil
 	return append(said, m.openNext(cause)...)
 }
 

@@ -172,7 +172,7 @@ var afterwards = events.Handlers[*Machine]{
 	events.JoinRequested: events.Handling(func(m *Machine, cause events.Event, join events.Join) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{
 			Node: join.Node, Refused: events.ChangeJoin, Incarnation: join.Incarnation,
-			OtherJob: m.otherJob(join.Job) != "", // else what it came to train is trained
+			OtherJob: m.saysOther(join.Job) != "", // else what it came to train is trained
 		})
 	}),
 	events.TrainingCompleted: events.Handling((*Machine).completed),

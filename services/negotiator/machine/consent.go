@@ -11,8 +11,12 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// openNext opens a negotiation of the changes that are due, if there are any and enough nodes.
+// openNext opens a negotiation of the changes that are due, if there are any and enough nodes that train one job.
 func (m *Machine) openNext(cause events.Event) []events.Event {
+	return append(m.elect(cause), m.openDue(cause)...)
+}
+
+func (m *Machine) openDue(cause events.Event) []events.Event {
 	changes := m.due(cause.Logged)
 	switch {
 	case len(changes) == 0:

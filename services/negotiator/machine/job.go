@@ -8,28 +8,38 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// otherJob names the first field in which a job is not the cluster's, and what was expected there; empty where it is.
-func (m *Machine) otherJob(job events.Job) string {
-	cluster := *m.state.Job
-	if job.Steps == 0 || cluster.Steps == 0 { // who does not know when it ends may take part
-		job.Steps, cluster.Steps = 0, 0
+// difference is a field in which two jobs differ, and what they say there.
+type difference struct{ name, want, got string }
+
+// differ returns the first field in which a job is not another one; nil where it is.
+func (m *Machine) differ(own, job events.Job) *difference {
+	if job.Steps == 0 || own.Steps == 0 { // who does not know when it ends may take part
+		job.Steps, own.Steps = 0, 0
 	}
-	if m.state.Plan != nil || job.FirstState == "" || cluster.FirstState == "" {
-		job.FirstState, cluster.FirstState = "", "" // who joins a job that trains takes the state of the others
+	if m.state.Plan != nil || job.FirstState == "" || own.FirstState == "" {
+		job.FirstState, own.FirstState = "", "" // who joins a job that trains takes the state of the others
 	}
 	got := alike(&job)
-	for i, own := range alike(&cluster) {
-		want, is := text(own.value), text(got[i].value)
-		if want != is {
-			trains, differ := shape(&cluster), shape(&job)
-			if trains == differ {
-				differ += " too; what differs is none of this, such as the seed or the data"
-			}
-			return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal "+
-				"(the cluster trains %s, this is %s)", "job."+own.name, want, is, trains, differ)
+	for i, field := range alike(&own) {
+		if want, is := text(field.value), text(got[i].value); want != is {
+			return &difference{"job." + field.name, want, is}
 		}
 	}
-	return ""
+	return nil
+}
+
+// saysOther names the first field in which a job is not the cluster's, and what was expected there; empty where it is.
+func (m *Machine) saysOther(job events.Job) string {
+	at := m.differ(*m.state.Job, job)
+	if at == nil {
+		return ""
+	}
+	trains, differ := shape(m.state.Job), shape(&job)
+	if trains == differ {
+		differ += " too; what differs is none of this, such as the seed or the data"
+	}
+	return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal "+
+		"(the cluster trains %s, this is %s)", at.name, at.want, at.got, trains, differ)
 }
 
 // shape says what a job looks like to those who know it by more than a digest.

@@ -12,8 +12,8 @@ import (
 )
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
-	m.takeJob(join)
-	if reason := m.otherJob(join.Job); reason != "" {
+	key, reason := m.bidOf(join)
+	if reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
@@ -23,7 +23,9 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation = join.Incarnation
 		return m.refuse(cause, refusal)
 	}
-	m.takeSteps(join.Job)
+	if !m.elects() {
+		m.takeSteps(join.Job)
+	}
 	urgency := protocol.Patient
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back
@@ -47,6 +49,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		Lifted:      lifted,
 		Trained:     join.Trained,
 		Asked:       cause.Logged,
+		Bid:         key,
 	}
 	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}

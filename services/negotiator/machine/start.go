@@ -17,7 +17,8 @@ func (m *Machine) lacks() int {
 	if m.state.Plan != nil && m.state.Stop == nil || len(m.state.Joiners) == 0 || m.isForgotten() {
 		return 0
 	}
-	return max(m.settings.StartNodes, m.state.Job.LeastNodes()) - len(m.state.Joiners)
+	agree, undecided := m.agreeing()
+	return max(undecided, max(m.settings.StartNodes, m.state.Job.LeastNodes())-agree)
 }
 
 // gather has the first plan wait for more nodes. That is said later, unless they come.
@@ -39,7 +40,7 @@ func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	if m.settings.StartNodes > m.state.Job.LeastNodes() {
 		wanted = fmt.Sprintf("the first plan is to have %d (REKNIT_START_NODES)", m.settings.StartNodes)
 	}
-	return m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s", len(m.state.Joiners), wanted))(cause)
+	return m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))(cause)
 }
 
 // takeJob makes the job of a node that joins the cluster's, where there is no plan and nobody else waits for one: who

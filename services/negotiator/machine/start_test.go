@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -86,18 +87,112 @@ func TestWhereThereIsNoFirstPlanYetNobodyIsRefusedAndWhoComesNextIsTriedWithAll(
 }
 
 func TestWhoCorrectsItsJobBeforeTheFirstPlanIsNotHeldToTheMistake(t *testing.T) {
-	for others, corrected := range map[string]bool{"": true, "n2": false} {
-		w := newEmptyWorld(t, 3, 0)
-		w.replicas = events.AlikeReplicas
-		w.join("n1")
-		if others != "" {
-			w.join(others)
+	w := newEmptyWorld(t, 2, 0)
+	w.batch = 24
+	w.join("n1")
+	w.batch = 0
+	w.join("n1")
+	w.join("n2")
+	w.run()
+	if slices.ContainsFunc(w.said, isRefusal) || w.nodes() != "n1 n2" {
+		t.Errorf("nodes %q", w.nodes())
+	}
+}
+
+// joins has nodes join with a batch of so many samples.
+func (w *world) joins(batch int, nodes ...string) {
+	w.batch = batch
+	for _, node := range nodes {
+		w.join(node)
+	}
+	w.run()
+}
+
+func TestWhoComesFirstWithAnotherJobThanMostDoesNotDefineIt(t *testing.T) {
+	w := newEmptyWorld(t, 3, 0)
+	w.joins(24, "n1")
+	w.joins(12, "n2")
+	w.tick(time.Minute)
+	refused := slices.ContainsFunc(w.said, isRefusal)
+	if refused || !strings.Contains(w.held().Reason, `their jobs differ, field "job.globalBatch"`) {
+		t.Fatalf("refused %t, held %+v: expected that two of three wait, and hear in what they differ", refused, w.held())
+	}
+	w.joins(12, "n3")
+	refusals := w.refusals("n1")
+	if len(refusals) != 1 || !refusals[0].OtherJob || refusals[0].Incarnation != w.process["n1"] ||
+		!strings.Contains(refusals[0].Reason, `field "job.globalBatch": expected 12`) ||
+		!strings.Contains(refusals[0].Reason, "the job of n2, n3, 2 of the 3 nodes") {
+		t.Fatalf("refused %+v", refusals)
+	}
+	w.tick(time.Minute)
+	if len(w.plans()) != 0 || !strings.HasPrefix(w.held().Reason, "waiting for more nodes: 2 joined") {
+		t.Errorf("held %+v: expected that the first plan waits for three", w.held())
+	}
+	w.joins(12, "n4")
+	if w.nodes() != "n2 n3 n4" || w.plans()[0].Data.GlobalBatch != 12 {
+		t.Errorf("nodes %q", w.nodes())
+	}
+}
+
+func TestWhereNoJobIsThatOfMostNobodyIsRefusedAndTheNextDecides(t *testing.T) {
+	w := newEmptyWorld(t, 2, 0)
+	w.joins(24, "n1")
+	w.joins(12, "n2")
+	w.tick(time.Hour)
+	for _, says := range []string{`field "job.globalBatch": 24 at n1, 12 at n2`, "start more"} {
+		if !strings.Contains(w.held().Reason, says) {
+			t.Errorf("held %q: expected that it says %q", w.held().Reason, says)
 		}
-		w.replicas = ""
-		w.join("n1")
-		w.run()
-		if refused := w.refusals("n1"); (len(refused) == 0) != corrected {
-			t.Errorf("others: %q, refused %+v", others, refused)
-		}
+	}
+	if slices.ContainsFunc(w.said, isRefusal) || len(w.plans()) > 0 {
+		t.Error("somebody is refused, or there is a plan")
+	}
+	w.restart()
+	w.joins(12, "n3")
+	if len(w.refusals("n1")) != 1 || w.nodes() != "n2 n3" {
+		t.Errorf("nodes %q, refused %+v", w.nodes(), w.refusals("n1"))
+	}
+}
+
+func TestWhereOneOfATieIsGoneTheOthersDecide(t *testing.T) {
+	w := newEmptyWorld(t, 2, 0)
+	w.joins(24, "n1")
+	w.joins(12, "n2")
+	w.joins(24, "n3")
+	if len(w.refusals("n2")) != 1 || w.nodes() != "n1 n3" {
+		t.Errorf("nodes %q, refused %+v", w.nodes(), w.refusals("n2"))
+	}
+	w = newEmptyWorld(t, 3, 0)
+	w.joins(24, "n1", "n2")
+	w.joins(12, "n3", "n4")
+	w.lose("n4")
+	w.run()
+	w.tick(time.Minute)
+	if len(w.refusals("n3")) != 1 || len(w.plans()) != 0 {
+		t.Errorf("nodes %q, refused %+v", w.nodes(), w.refusals("n3"))
+	}
+}
+
+func TestNoMoreThanSixteenJobsWaitForAFirstPlan(t *testing.T) {
+	w := newEmptyWorld(t, 40, 0)
+	for i := range 2 * mostBids {
+		w.joins(2+i, fmt.Sprintf("n%02d", i))
+	}
+	if jobs, nodes := len(w.machine.state.Bids), len(w.machine.state.Joiners); jobs != mostBids || nodes != mostBids {
+		t.Errorf("%d jobs of %d nodes wait", jobs, nodes)
+	}
+}
+
+func TestInALogThatWasWipedWhoeverTrainedDefinesTheJob(t *testing.T) {
+	w := newWorld(t, 3)
+	plan, data := w.plan, w.said[slices.IndexFunc(w.said, func(event events.Event) bool { return event.Kind == events.PlanCommitted })].Data
+	w = newEmptyWorld(t, 3, 0)
+	w.remembers = map[string]*events.Plan{"n1": plan}
+	w.trained = map[string]*events.Trained{"n1": {Generation: plan.Generation, Plan: events.Digest(data), Step: 30}}
+	w.joins(24, "n8", "n9")
+	w.joins(12, "n1")
+	w.tick(time.Minute)
+	if len(w.refusals("n8")) != 1 || len(w.refusals("n9")) != 1 || len(w.refusals("n1")) != 0 {
+		t.Errorf("refused: n8 %+v, n9 %+v, n1 %+v", w.refusals("n8"), w.refusals("n9"), w.refusals("n1"))
 	}
 }

@@ -40,7 +40,8 @@ type state struct {
 	Gone        map[string]string      `json:"gone"`      // incarnations of Plan that are proven to be gone, by node
 	Fallen      map[string]uint64      `json:"fallen"`    // steps that nodes had completed which were lost since the last commit
 	Recall      recall                 `json:"recall,omitzero"`
-	Abandoned   uint64                 `json:"abandoned"` // generation of the last plan for which all abandoned their steps
+	Abandoned   uint64                 `json:"abandoned"`      // generation of the last plan for which all abandoned their steps
+	Bids        map[string]*events.Job `json:"bids,omitempty"` // jobs of those who wait for a first plan of several nodes
 	Breaks      breaks                 `json:"breaks"`
 	Poison      poison                 `json:"poison,omitzero"`
 	Pending     []events.Change        `json:"pending"`  // changes that no commit has brought about yet
@@ -85,6 +86,7 @@ type member struct {
 	Trained     *events.Trained `json:"trained,omitempty"`    // before it asked, as its join says, while it is not committed; nil: nothing
 	Stepped     uint64          `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
 	Asked       time.Time       `json:"asked,omitzero"`       // it asked for its place, by the log's clock
+	Bid         string          `json:"bid,omitempty"`        // by which its job is known, while there is no plan
 	Since       time.Time       `json:"since"`                // it takes part, by the log's clock; zero: not yet
 	NotBefore   time.Time       `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }

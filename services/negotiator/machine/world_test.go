@@ -41,6 +41,7 @@ type world struct {
 	plan       *events.Plan         // in force
 
 	stages     int    // that a pipeline of the job has at least
+	batch      int    // of the job of who joins; zero: 12
 	partitions int    // of the optimizer state; every pipeline keeps all
 	alone      string // keeps the last of them, and nobody else does
 	batchRule  *events.BatchRule
@@ -159,7 +160,7 @@ func (w *world) join(node string) {
 		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
 		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
 		Job: events.Job{
-			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: 12,
+			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: cmp.Or(w.batch, 12),
 			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
 			BatchRule: w.batchRule, Replicas: w.replicas,
 		},

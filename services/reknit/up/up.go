@@ -50,7 +50,7 @@ and keeps that in --dir: started again with --port 0 it takes the same one, wher
 		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
 	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one, and the same one again")
 	processes.PageFlag(flags, &o.page)
-	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for")
+	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for, of the job that most who wait train")
 	return command
 }
 
