@@ -36,6 +36,9 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	if len(nodes) > mostApart {
 		n.Sites, n.SiteLinks = r.sites(nodes)
 	}
+	if request.Current == nil && request.Usual == nil && len(nodes) <= mostApart { // all links are listed
+		r.scattered = r.scatteredOf(request.Links, nodes)
+	}
 	n.Links = r.unusual(request.Links, nodes, n.Dear)
 	return n
 }
@@ -75,6 +78,8 @@ type reading struct {
 	site    map[string]string
 	network policy.Network            // without unusual links
 	bySites map[[2]string]policy.Link // what at has answered
+	// scattered is between which sites links are each as they were measured, and none as usual there: where it is wide.
+	scattered map[[2]string]*scatter
 }
 
 // dear returns the pairs without a direct link.
@@ -109,7 +114,11 @@ func (r *reading) unusual(links []events.Link, nodes []events.Device, dear [][2]
 		told[[2]int{from, to}] = true
 		other, isUnusual := r.at(nodes[from].Site, nodes[to].Site)
 		isApart := isUnusual && len(nodes) > mostApart // its sites would tell of it otherwise
-		if own, spread := r.read(link.Measurement), link.Spread(r.usual.Link("", "")); r.differ(own, other, spread) {
+		own, spread := r.read(link.Measurement), link.Spread(r.usual.Link("", ""))
+		if r.scattered[[2]string{nodes[from].Site, nodes[to].Site}].isWide() {
+			spread = 1
+		}
+		if r.differ(own, other, spread) {
 			other, isUnusual = own, isApart || r.differ(own, r.anywhere(), spread)
 			other.Unsure = isUnsure(link.Measurement)
 		}
@@ -168,19 +177,26 @@ func (r *reading) at(from, to string) (link policy.Link, isUnusual bool) {
 	return link, link != r.anywhere()
 }
 
-// read tells a link's figures, in two digits unless they are exact. A latency that is off by so little that no monitor tells it
-// is the usual one.
+// read tells a link's figures, in two digits, in three where they are known that well, as of many links between two sites, and whole
+// where they are exact. A latency that is off by so little that no monitor tells it is the usual one.
 func (r *reading) read(measured events.Measurement) policy.Link {
 	latency, rate := measured.RoundTripSeconds/2, measured.BandwidthBytesPerSecond
 	if measured.IsExact() {
 		return policy.Link{LatencySeconds: latency, BytesPerSecond: rate}
 	}
-	link := policy.Link{LatencySeconds: digits(latency, 2), BytesPerSecond: digits(rate, 2)}
+	count := 2
+	if measured.Off() < twoDigits {
+		count = 3
+	}
+	link := policy.Link{LatencySeconds: digits(latency, count), BytesPerSecond: digits(rate, count)}
 	if usual := r.network.LatencySeconds; math.Abs(latency-usual) <= untoldSeconds {
 		link.LatencySeconds = usual
 	}
 	return link
 }
+
+// twoDigits is the share by which a figure in two digits may be off.
+const twoDigits = 0.05
 
 // isUnsure reports whether a link was measured once only.
 func isUnsure(link events.Measurement) bool { return link.Off() >= events.MostUncertainty }

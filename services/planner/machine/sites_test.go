@@ -55,3 +55,27 @@ func TestLinksThatDifferAsMeasurementsDoTellOfNoSites(t *testing.T) {
 		}
 	}
 }
+
+// Each link has a way of its own, and measurements explain a tenth of the quarter by which they scatter.
+func TestLinksThatScatterByMoreThanTheirMeasurementsAreAsMeasuredInAFirstPlanOnly(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 2))
+		r := probed(seed, func(_, _ int) float64 { return 1e9 * math.Exp(0.25*random.NormFloat64()) })
+		first := settings.Situation(r).Network
+		r.Current = &events.Plan{}
+		later := settings.Situation(r).Network
+		if all, few := len(first.Links), len(later.Links); all < len(r.Links)*9/10 || few > len(r.Links)/2 {
+			t.Fatalf("seed %d: %d of %d links are told apart in a first plan, and %d in a later one", seed, all, len(r.Links), few)
+		}
+	}
+}
+
+// Two digits are off by a twentieth, which many links between two sites are not.
+func TestWhatManyLinksTellOfTwoSitesIsReadInThreeDigits(t *testing.T) {
+	r := reading{}
+	link := events.Measurement{RoundTripSeconds: 0.02468, BandwidthBytesPerSecond: 1.0444e8, Uncertainty: 0.03}
+	known := r.read(link)
+	if link.Uncertainty = 0.2; known.BytesPerSecond != 1.04e8 || known.LatencySeconds != 0.0123 || r.read(link).BytesPerSecond != 1.0e8 {
+		t.Errorf("%+v, and %+v of one link", known, r.read(link))
+	}
+}
