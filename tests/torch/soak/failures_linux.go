@@ -48,10 +48,10 @@ var failures = []failure{
 	{"a script raises before its commit", order("commit", "raise"), lost},
 	{"a script raises behind its commit", order("made", "raise"), lost},
 	{"a script ends with a status", order("begin", "exit", "3"), lost},
-	{"a script hangs before its micro-batches", order("begin", "sleep", hang), lost},
+	{"a script hangs before its micro-batches", hangBetween("begin"), lost},
 	{"a script hangs in a micro-batch", order("micro-batch", "sleep", hang), lost},
 	{"a script hangs in a hook of the backward pass", order("hook", "sleep", hang), lost},
-	{"a script hangs before its commit", order("commit", "sleep", hang), lost},
+	{"a script hangs before its commit", hangBetween("commit"), lost},
 	{"a script evaluates behind its commit", order("made", "sleep", evaluate), nil},
 	{"a node is killed while another evaluates", (*stage).killWhileOtherEvaluates, lost},
 	{"a script has another learning rate", order("commit", "settings"), lost},
@@ -92,6 +92,20 @@ func (s *stage) order(worker string, words ...string) error {
 		_, err := os.Stat(path)
 		return os.IsNotExist(err)
 	})
+}
+
+// hangBetween has a script hang where it may evaluate as well: the others wait for it, and the log is to name it soon. Whoever reads
+// that starts the script again.
+func hangBetween(place string) func(*stage, string) error {
+	return func(s *stage, worker string) error {
+		if err := s.order(worker, place, "sleep", hang); err != nil {
+			return err
+		}
+		if err := s.delayed(worker); err != nil {
+			return err
+		}
+		return torch.KillTrainer.Strike(s.job.Worker(worker))
+	}
 }
 
 func (s *stage) freeze(worker string) error {

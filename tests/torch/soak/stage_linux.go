@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/shared/bus"
@@ -35,6 +36,7 @@ type stage struct {
 	struck  map[string]int // by worker
 	started int            // workers so far
 	seen    uint64         // generation before the failure
+	reached uint64         // steps completed before it
 	results []result
 }
 
@@ -115,8 +117,8 @@ func (s *stage) play(drawn []failure, count int) error {
 // suffer has one failure strike, and waits until all train calmly again.
 func (s *stage) suffer(f failure, worker string) error {
 	all := s.job.Course.Steps()
-	reached, began := highest(all), time.Now()
-	s.seen = all[len(all)-1].Under
+	began := time.Now()
+	s.seen, s.reached = all[len(all)-1].Under, highest(all)
 	if err := f.strike(s, worker); err != nil {
 		return err
 	}
@@ -126,8 +128,8 @@ func (s *stage) suffer(f failure, worker string) error {
 	done := result{name: f.name, worker: worker, seconds: time.Since(began).Seconds()}
 	after := s.job.Course.Steps()[len(all):]
 	least := slices.MinFunc(after, func(a, b torch.Step) int { return int(a.Number) - int(b.Number) }).Number
-	if least < reached { // the last step, others tell as well
-		done.steps = reached - least
+	if least < s.reached { // the last step, others tell as well
+		done.steps = s.reached - least
 	}
 	var err error
 	done.wrong, err = s.told(f, worker)
@@ -192,6 +194,19 @@ func (s *stage) until(what string, shown func() bool) error {
 		}
 	}
 	return nil
+}
+
+// delayed returns once the log says that the others wait for a worker.
+func (s *stage) delayed(worker string) error {
+	subject := events.EventSubject(torch.Cluster, events.StepDelayed, worker)
+	return s.until(fmt.Sprintf("%s names %s", events.StepDelayed, worker), func() bool {
+		event, found, err := s.log.LastEvent(s.ctx, events.EventStream, subject)
+		if err != nil || !found {
+			return false
+		}
+		told, err := events.Open[events.StepDelay](event)
+		return err == nil && told.Generation >= s.seen && told.Step >= s.reached
+	})
 }
 
 func (s *stage) wait(during time.Duration) error {
