@@ -61,7 +61,7 @@ var failures = []failure{
 	{"two scripts are killed at once", (*stage).killTwo, lost},
 	{"a service is killed", func(s *stage, _ string) error { return s.job.KillService(pick(s.random, processes.Services)) }, nil},
 	{"NATS is away", func(s *stage, _ string) error { return s.job.RestartNATS(away, false) }, nil},
-	{"NATS loses its store", func(s *stage, _ string) error { return s.job.RestartNATS(away, true) }, nil},
+	{"NATS loses its store", (*stage).loseStore, nil},
 }
 
 func pick[T any](random *rand.Rand, from []T) T { return from[random.IntN(len(from))] }
@@ -106,6 +106,17 @@ func hangBetween(place string) func(*stage, string) error {
 		}
 		return torch.KillTrainer.Strike(s.job.Worker(worker))
 	}
+}
+
+// loseStore returns once training goes on under a plan of the new log.
+func (s *stage) loseStore(string) error {
+	if err := s.job.RestartNATS(away, true); err != nil {
+		return err
+	}
+	return s.until("there is another plan", func() bool {
+		steps := s.job.Course.Steps()
+		return steps[len(steps)-1].Under > s.seen
+	})
 }
 
 func (s *stage) freeze(worker string) error {

@@ -122,7 +122,7 @@ func (s *stage) suffer(f failure, worker string) error {
 	if err := f.strike(s, worker); err != nil {
 		return err
 	}
-	if err := s.goesOn(len(all)); err != nil {
+	if err := s.goesOn(len(s.job.Course.Steps())); err != nil {
 		return err
 	}
 	done := result{name: f.name, worker: worker, seconds: time.Since(began).Seconds()}
