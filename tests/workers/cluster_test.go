@@ -179,6 +179,7 @@ type worker struct {
 // said is a line that a worker says.
 type said struct {
 	Node     string
+	Loaded   int // id of the process that has loaded what it needs, and is about to join
 	PID      int
 	Done     int
 	World    int
@@ -215,6 +216,24 @@ func (c *cluster) startWith(node string, settings []string, arguments ...string)
 	w := c.launch(node, c.agent(node, settings, arguments...))
 	w.pid = w.await("its start", func(line said) bool { return line.PID > 0 }).PID
 	return w
+}
+
+// startTogether starts workers of which none joins before all can: else the first may have trained to the end when the others come,
+// and these are told that nothing is left to train.
+func (c *cluster) startTogether(settings func(node string) []string, nodes ...string) (workers []*worker) {
+	c.Helper()
+	loaded := filepath.Join(c.TempDir(), "loaded")
+	for _, node := range nodes {
+		workers = append(workers, c.launch(node, c.agent(node, append(settings(node), "WORKER_LOADS_UNTIL="+loaded))))
+	}
+	for _, w := range workers {
+		w.pid = w.await("what it loads", func(line said) bool { return line.Loaded > 0 }).Loaded
+	}
+	touch(c.T, loaded)
+	for _, w := range workers {
+		w.await("its place", func(line said) bool { return line.PID > 0 })
+	}
+	return workers
 }
 
 // agent returns an agent that is not started yet.

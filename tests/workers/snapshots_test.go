@@ -2,7 +2,7 @@ package workers
 
 import (
 	"math"
-	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -56,11 +56,7 @@ func TestAJobThatIsStoppedEndsWithASnapshotAndGoesOnFromThatStep(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, 120)
 	folders := t.TempDir()
-	start := func() []*worker {
-		return []*worker{
-			c.startWith("n1", toDisk(filepath.Join(folders, "n1"))), c.startWith("n2", toDisk(filepath.Join(folders, "n2"))),
-		}
-	}
+	start := func() []*worker { return c.startTogether(toDiskIn(folders), "n1", "n2") }
 	workers := start()
 	workers[0].await("steps", func(line said) bool { return line.Done >= 30 })
 	c.reknit("stop")
@@ -99,7 +95,7 @@ func TestWhereTheBatchFollowsTheNodesAClusterOfFewerStartsAnewWithTheSamplesThat
 	gone := newCluster(t, 3, 200)
 	killAll(gone.startThree(settings), 90)
 	c := newCluster(t, 2, 200)
-	start := func() []*worker { return []*worker{c.startWith("n1", settings), c.startWith("n2", settings)} }
+	start := func() []*worker { return c.startTogether(alike(settings), "n1", "n2") }
 	workers := start()
 	step := *workers[0].adopts().Adopted
 	killAll(workers, step+5) // before there is another snapshot
@@ -127,11 +123,12 @@ func TestWithoutSnapshotsTheEndOfAllWorkersIsHeldAndWhatIsMissingIsNamed(t *test
 
 func (c *cluster) startThree(settings []string) []*worker {
 	c.Helper()
-	var workers []*worker
-	for _, node := range []string{"n1", "n2", "n3"} {
-		workers = append(workers, c.startWith(node, settings))
-	}
-	return workers
+	return c.startTogether(alike(settings), "n1", "n2", "n3")
+}
+
+// alike are the same settings for each worker.
+func alike(settings []string) func(string) []string {
+	return func(string) []string { return slices.Clone(settings) }
 }
 
 // killAll kills workers and their agents, once so many steps are completed, and returns how many were.

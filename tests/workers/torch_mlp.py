@@ -1,7 +1,6 @@
 """Trains a perceptron with batch normalisation and AdamW, and says the loss of each step: what a script of a user is like."""
 
 import hashlib
-import json
 import math
 import os
 import sys
@@ -11,6 +10,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../
 import torch  # noqa: E402
 
 import reknit_torch  # noqa: E402
+from worker import say, wait_for_others  # noqa: E402
 
 BATCH, MICRO_BATCH = 16, 4
 WIDTH = int(os.environ.get("WORKER_WIDTH", "64"))
@@ -18,10 +18,6 @@ STEPS = int(os.environ.get("WORKER_STEPS", "50"))
 DTYPE = torch.float64 if os.environ.get("WORKER_DOUBLE") else torch.float32  # long runs amplify how sums are rounded
 STEP_SECONDS = float(os.environ.get("WORKER_STEP_SECONDS", "0"))
 BAD_SAMPLE = int(os.environ.get("WORKER_BAD_SAMPLE", "-1"))  # cannot be read while the file WORKER_BAD is there
-
-
-def say(**what):
-    print(json.dumps(what) + "\n", end="", flush=True)  # in one piece: who is killed leaves no half of a line
 
 
 def loss_of(model, samples):
@@ -60,15 +56,14 @@ def say_finished(model, step):
 
 
 def load():
-    """Returns the model and its optimizer, once a file is there for which the test has this process wait."""
-    until = os.environ.get("WORKER_LOADS_UNTIL")
-    while until and not os.path.exists(until):
-        time.sleep(0.02)
-    return perceptron()
+    """Returns the model and its optimizer, once the test has this process go on."""
+    model, optimizer = perceptron()
+    wait_for_others()
+    return model, optimizer
 
 
 def main():
-    model, optimizer = perceptron()
+    model, optimizer = load()
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=MICRO_BATCH, steps=STEPS)
     say(pid=os.getpid(), node=job.plane.node)
     step = None

@@ -24,6 +24,11 @@ func toDisk(folder string) []string {
 	return []string{"REKNIT_SNAPSHOT_FOLDER=" + folder, "REKNIT_SNAPSHOT_DISK_EVERY=" + itoa(snapshotEvery)}
 }
 
+// toDiskIn has each worker write snapshots to a folder of its own in a folder.
+func toDiskIn(folders string) func(node string) []string {
+	return func(node string) []string { return toDisk(filepath.Join(folders, node)) }
+}
+
 // toS3 starts an S3 server, and has workers write snapshots to it.
 func toS3(t *testing.T) []string {
 	server := httptest.NewServer(gofakes3.New(s3mem.New(), gofakes3.WithAutoBucket(true)).Server())
@@ -39,11 +44,7 @@ func TestAllPyTorchTrainersAreKilledAtOnceAndGoOnFromTheirDisks(t *testing.T) {
 	t.Parallel()
 	c := newPerceptron(t, 2, 120)
 	folders := t.TempDir()
-	start := func() []*worker {
-		return []*worker{
-			c.startWith("n1", toDisk(filepath.Join(folders, "n1"))), c.startWith("n2", toDisk(filepath.Join(folders, "n2"))),
-		}
-	}
+	start := func() []*worker { return c.startTogether(toDiskIn(folders), "n1", "n2") }
 	reached := killAll(start(), 50)
 	before := c.plans()
 	finish(start())
@@ -58,7 +59,7 @@ func TestAllPyTorchTrainersAreKilledAtOnceAndGoOnFromTheirDisks(t *testing.T) {
 func TestAPyTorchJobGoesOnInAClusterThatStartsAnewFromS3(t *testing.T) {
 	t.Parallel()
 	store := toS3(t)
-	start := func(c *cluster) []*worker { return []*worker{c.startWith("n1", store), c.startWith("n2", store)} }
+	start := func(c *cluster) []*worker { return c.startTogether(alike(store), "n1", "n2") }
 	gone := newPerceptron(t, 2, 120)
 	reached := killAll(start(gone), 50)
 	first := gone.plans()

@@ -23,6 +23,14 @@ def say(**what):
     print(json.dumps(what) + "\n", end="", flush=True)  # in one piece: who is killed leaves no half of a line
 
 
+def wait_for_others():
+    """Says that all is loaded, and waits for the file for which the test has this process wait."""
+    say(loaded=os.getpid())
+    until = os.environ.get("WORKER_LOADS_UNTIL")
+    while until and not os.path.exists(until):
+        time.sleep(0.02)
+
+
 def computed(micro_batches, hangs):
     """Yields micro-batches; a process that hangs hears of nothing any more."""
     for micro_batch in micro_batches:
@@ -67,6 +75,7 @@ class State:
 
 
 def main():
+    wait_for_others()
     rule = {"batchRule": {"samplesPerNode": SAMPLES_PER_NODE, "learningRate": "linear"}} if SAMPLES_PER_NODE else {}
     job = reknit.join(units=[8 * NUMBERS, 8 * NUMBERS], batch=BATCH, micro_batch=MICRO_BATCH, digest="numbers",
                       total_steps=STEPS, **rule)
