@@ -59,11 +59,12 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 	}
 }
 
-// sayRefused tells who reads the log what the cluster does not grant, and who asked to leave first.
+// sayRefused tells who reads the log what the cluster does not grant. Of requests to join and to leave somebody else says so: the
+// machine, or askLater.
 func (s *Session) sayRefused(event events.Event) {
 	refusal, err := events.Open[events.Refusal](event)
-	if err != nil || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {
-		return // somebody else says so: the machine, or askLater
+	if err != nil || refusal.Refused == events.ChangeLeave || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {
+		return
 	}
 	if refusal.Refused == events.RefusedMembership && !strings.HasPrefix(refusal.Incarnation, s.process) {
 		return // the process before this one
@@ -71,17 +72,17 @@ func (s *Session) sayRefused(event events.Event) {
 	s.mutex.Lock()
 	over := s.ended != nil
 	s.mutex.Unlock()
-	if over {
-		return
+	if !over {
+		slog.Warn("refused", "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
 	}
-	what := "refused"
-	if refusal.Refused == events.ChangeLeave {
-		what = "the cluster does not let this node go, which trains on"
-		if s.config.Stays != nil {
-			s.config.Stays()
-		}
+}
+
+// stays tells who asked to leave first, and who reads the log, that the node has to stay.
+func (s *Session) stays(reason string) {
+	if s.config.Stays != nil {
+		s.config.Stays()
 	}
-	slog.Warn(what, "node", refusal.Node, "request", refusal.Refused, "reason", refusal.Reason)
+	slog.Warn("the cluster does not let this node go, which trains on", "node", s.config.Node, "request", events.ChangeLeave, "reason", reason)
 }
 
 // next returns what the trainer's state is to do now, or what the loop does next, or neither while it has to wait.

@@ -259,6 +259,8 @@ func (s *Session) do(action machine.Action) {
 		if s.config.Leaving != nil {
 			s.config.Leaving(action.Reason)
 		}
+	case machine.Stays:
+		s.stays(action.Reason)
 	case machine.Rejoin:
 		go s.rejoin(action.Reason)
 	case machine.Look:

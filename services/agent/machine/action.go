@@ -55,6 +55,8 @@ type (
 
 	// Leaving tells that the node is to go, as a user asked the cluster. A wish of the node's own is not told to it.
 	Leaving struct{ Reason string }
+	// Stays tells that the cluster does not let the node go, which trains on and may ask again.
+	Stays struct{ Reason string }
 
 	// Rejoin has the caller draw an incarnation and call Join: the cluster has gone on without this node.
 	Rejoin struct{ Reason string }
@@ -158,6 +160,7 @@ func (Stuck) action()   {}
 func (Waits) action()   {}
 func (Late) action()    {}
 func (Leaving) action() {}
+func (Stays) action()   {}
 func (Rejoin) action()  {}
 func (Look) action()    {}
 func (Reread) action()  {}

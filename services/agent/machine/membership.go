@@ -96,7 +96,7 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 	case refusal.Complete && !refusal.OtherJob && (mine || refusal.Incarnation == ""):
 		m.end(End{Complete: true, Reason: refusal.Reason})
 	case refusal.Refused == events.ChangeLeave:
-		m.stay()
+		m.stay(refusal.Reason)
 	case mine && refusal.Refused == events.ChangeJoin:
 		m.waits = Waits{} // the next incarnation has not begun to train
 		m.end(End{Refused: true, OtherJob: refusal.OtherJob, Left: m.leave != nil && !refusal.OtherJob, Reason: refusal.Reason})
@@ -130,10 +130,15 @@ func (m *Machine) leaveDelayed(_ events.Event, delay events.LeaveDelay) {
 	}
 }
 
-// stay takes back the wish to leave, which was refused.
-func (m *Machine) stay() {
+// stay takes back the wish to leave, which was refused. A node that has no place keeps it: what was refused is the word of an
+// incarnation before, which came to a log that does not know that one, say. The wish is said again once there is a place.
+func (m *Machine) stay(reason string) {
+	if m.membership != member && m.membership != leaving {
+		return
+	}
 	m.leave = nil
 	m.leavesRefused++
+	m.do(Stays{Reason: reason})
 	if m.membership == leaving {
 		m.membership = member
 	}

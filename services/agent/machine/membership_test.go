@@ -227,13 +227,29 @@ func TestALeaveThatWasRefusedIsTakenBackAndCanBeAskedForAgain(t *testing.T) {
 	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
 	n.commits(plan(4, 15, "n2"))
 	n.stands(15)
-	n.expect("abandon", "rejoin", "say membership.join-requested i2") // it was left out, and did not leave
+	n.expect("stays", "abandon", "rejoin", "say membership.join-requested i2") // it was left out, and did not leave
 	n = trainingNode(t, 15)
 	n.do(n.machine.Leave(now, "asked to go", 0))
 	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
 	if again := n.machine.Leave(now, "asked to go", 0)[0].(Say).Event; again.ID == first.ID {
 		t.Error("the stream drops a leave with the id of one that was refused")
 	}
+}
+
+// A soak found it: the log was wiped while the wish was on its way. It came to the new log before the node did, which refused it.
+func TestAWishToLeaveThatCameToALogWithoutTheNodeIsSaidAgainOnceItHasAPlace(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.claims = []events.Claim{{Unit: 1, Step: 15, Digest: events.Digest(nil)}}
+	n.do(n.machine.Leave(now, "asked to go", 0))
+	n.hears(events.MembershipRefused, refusal("i1", events.RefusedMembership, false))
+	n.stands(15)
+	n.told = nil
+	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
+	n.expect()
+	back := plan(5, 15, "n1", "n2")
+	back.Nodes[0].Incarnation = "i2"
+	n.commits(back)
+	n.expect("adopt [{0 2}] at 15", "say membership.leave-requested: asked to go", "train under 5, new, after steps were given up")
 }
 
 func TestALeaverThatIsGivenUpComesBackAndAsksAgainToGo(t *testing.T) {
@@ -348,5 +364,5 @@ func TestANodeThatAUserHasLeaveDoesNotAskForTheSame(t *testing.T) {
 	n.expect()
 	n.hears(events.MembershipRefused, refusal("", events.ChangeLeave, false))
 	n.do(n.machine.Leave(now, "the trainer asked to", 0))
-	n.expect("say membership.leave-requested: the trainer asked to")
+	n.expect("stays", "say membership.leave-requested: the trainer asked to")
 }
