@@ -129,8 +129,8 @@ demo-pytorch: build ## train a small GPT with PyTorch on four processes, break t
 	@$(call with_pytorch,go run ./tests/torch/demo)
 
 .PHONY: soak
-soak: build ## have hundreds of failures of every kind strike a PyTorch job, one after the other (FAILURES=, SEED=, ONLY= parts of names, REPORT= file)
-	@$(call with_pytorch,go run ./tests/torch/soak -failures $(or $(FAILURES),300) -seed $(or $(SEED),1) -only "$(ONLY)" -report "$(REPORT)")
+soak: build ## have hundreds of failures of every kind strike a PyTorch job, one after the other (FAILURES=, FOR= 30m at most, SEED=, ONLY= parts of names, REPORT= file)
+	@$(call with_pytorch,go run ./tests/torch/soak -failures $(or $(FAILURES),300) -for $(or $(FOR),24h) -seed $(or $(SEED),1) -only "$(ONLY)" -report "$(REPORT)")
 
 .PHONY: bench-recovery
 bench-recovery: build ## measure failures, leaves and joins of a PyTorch job beside torchrun (N= runs, JSON= file for the rows)

@@ -13,19 +13,21 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/reknit/reknit/tests/torch"
 )
 
 func main() {
 	failures := flag.Int("failures", 300, "how many")
+	during := flag.Duration("for", 24*time.Hour, "no failure begins later")
 	seed := flag.Uint64("seed", 1, "of which failure strikes whom")
 	only := flag.String("only", "", "draw these alone, with commas; a part of a name is enough")
 	report := flag.String("report", "", "write the report to this file, too")
 	flag.Parse()
 	drawn := chosen(*only)
-	if flag.NArg() > 0 || *failures < 1 || len(drawn) == 0 {
-		fmt.Fprintf(os.Stderr, "soak: expected -failures above 0, -only of known failures and no arguments, got %d, %q and %q\n", *failures, *only, flag.Args())
+	if flag.NArg() > 0 || *failures < 1 || *during <= 0 || len(drawn) == 0 {
+		fmt.Fprintf(os.Stderr, "soak: expected -failures and -for above 0, -only of known failures and no arguments, got %d, %q and %q\n", *failures, *only, flag.Args())
 		os.Exit(2)
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -34,7 +36,7 @@ func main() {
 		fmt.Println("soak: skipped:", err)
 		return
 	}
-	if err := run(ctx, rand.New(rand.NewPCG(*seed, 0)), *failures, drawn, *report); err != nil {
+	if err := run(ctx, rand.New(rand.NewPCG(*seed, 0)), *failures, *during, drawn, *report); err != nil {
 		fmt.Fprintln(os.Stderr, "soak:", err)
 		os.Exit(1)
 	}
@@ -54,7 +56,7 @@ func chosen(parts string) (all []failure) {
 }
 
 // run has failures strike a job, trains the same undisturbed, and compares.
-func run(ctx context.Context, random *rand.Rand, count int, drawn []failure, report string) error {
+func run(ctx context.Context, random *rand.Rand, count int, during time.Duration, drawn []failure, report string) error {
 	place, err := torch.Here()
 	if err != nil {
 		return err
@@ -68,7 +70,7 @@ func run(ctx context.Context, random *rand.Rand, count int, drawn []failure, rep
 		return err
 	}
 	defer stage.close()
-	err = stage.play(drawn, count)
+	err = stage.play(drawn, count, time.Now().Add(during))
 	stage.close()
 	err = errors.Join(err, stage.write(os.Stdout), stage.writeTo(report))
 	healed, lost := torch.Losses(stage.job.Course.Steps())

@@ -93,10 +93,10 @@ func (s *stage) close() {
 	s.job.Close()
 }
 
-// play has so many failures strike, each kind in turn before one comes twice.
-func (s *stage) play(drawn []failure, count int) error {
+// play has so many failures strike, each kind in turn before one comes twice; no other one begins after a time.
+func (s *stage) play(drawn []failure, count int, until time.Time) error {
 	var turn []failure
-	for n := range count {
+	for n := 0; n < count && time.Now().Before(until); n++ {
 		if len(turn) == 0 {
 			turn = slices.Clone(drawn)
 			s.random.Shuffle(len(turn), func(i, j int) { turn[i], turn[j] = turn[j], turn[i] })
