@@ -17,6 +17,7 @@ import struct
 import sys
 import threading
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,7 @@ import torch.distributed as dist
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 SLOW_SECONDS = 20  # after which a sum that waits for connections says so
 WAKE_SECONDS = 0.5  # between two looks whether a group was aborted
+ASK_SECONDS = 2  # between two looks while it connects. The end of the program waits for such a look: less than EXIT_SECONDS
 DATA_PLANE = 3  # version of what add_up has processes say to each other: those of another one are of another job
 SUM = 0  # tag of what is summed. No pass has it: to the first hop of a micro-batch comes nothing but gradients
 EXIT_SECONDS = 5  # for which the program's end waits for groups that are being left
@@ -49,6 +51,7 @@ class Store(dist.Store):
         super().__init__()
         self.plane, self.generation = plane, generation
         self.said = {}  # values by key
+        self.over = False  # nobody connects with it any more
 
     def set(self, key, value):
         value = value.encode() if isinstance(value, str) else bytes(value)
@@ -56,11 +59,16 @@ class Store(dist.Store):
         self.plane.set(self.generation, key, value)
 
     def get(self, key):
-        try:
-            self.said[key] = value = self.plane.get(self.generation, key, TIMEOUT_SECONDS)
-        except Exception as error:  # the step is given up, the key is not set in time, or the agent is gone
-            raise RuntimeError(f"{key}: {error}") from error
-        return value
+        until = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            try:
+                self.said[key] = value = self.plane.get(self.generation, key, ASK_SECONDS)
+                return value
+            except KeyError as error:  # it is not set yet
+                if self.over or time.monotonic() >= until:
+                    raise RuntimeError(f"{key}: {error}") from error
+            except Exception as error:  # the step is given up, or the agent is gone
+                raise RuntimeError(f"{key}: {error}") from error
 
     def add(self, key, number):
         return self.plane.add(self.generation, key, number)
@@ -129,6 +137,7 @@ class Group:
         setting = f"{backend.upper()}_SOCKET_IFNAME"
         self._setting = f"{setting}={os.environ.get(setting, '')!r}: expected the interface to the other machines"
         self.forgets = backend == "gloo"
+        _groups.add(self)
         if not self._alone:
             beside(self._build, CONNECT[backend], rank, world)
 
@@ -197,7 +206,8 @@ class Group:
         with self._lock:
             if self.over:
                 return
-            self.over, self._error = True, self._error or "the step was given up"
+            self.over = self.store.over = True
+            self._error = self._error or "the step was given up"
             processes = self._processes
         self._cut(processes)
         self._decided.set()
@@ -244,6 +254,8 @@ def add_up(group, tensor, ranks, rank, sends):
 
 
 _threads = []  # that may be inside of a process group
+_groups = weakref.WeakSet()  # of this process
+os.register_at_fork(after_in_child=_groups.clear)  # a child that ends would shut the connections of its parent
 
 
 def beside(work, *arguments):
@@ -257,7 +269,9 @@ def beside(work, *arguments):
 
 @atexit.register
 def _await():
-    """Waits a while for these threads: one that leaves C++ while Python ends takes the process down with SIGABRT."""
+    """Aborts all groups, and waits a while for these threads: one that leaves C++ while Python ends takes the process down with SIGABRT."""
+    for group in list(_groups):
+        group.abort()
     until = time.monotonic() + EXIT_SECONDS
     for thread in _threads:
         thread.join(max(0, until - time.monotonic()))

@@ -161,7 +161,9 @@ class Ring(unittest.TestCase):
 class Groups(unittest.TestCase):
     def group(self):
         """Returns a group of which the other process is not there."""
-        return connected(Plane(), 0, 2)
+        group = connected(Plane(), 0, 2)
+        self.addCleanup(group.leave)
+        return group
 
     def sum(self, group, results):
         """Sums on a thread, and puts what comes of it into results."""
@@ -214,6 +216,30 @@ class Groups(unittest.TestCase):
         group.abort()
         waiting.join(10)
         self.assertIsInstance(results[0], RuntimeError)
+
+    def test_an_abort_ends_the_thread_that_connects_to_a_process_that_never_comes(self):
+        with unittest.mock.patch.object(reknit_group, "ASK_SECONDS", 0.01):
+            group = self.group()
+            connects = reknit_group._threads[-1]
+            group.abort()
+            connects.join(60)
+        self.assertFalse(connects.is_alive())
+
+    def test_the_end_of_the_program_ends_what_connects_though_nobody_left_the_group(self):
+        with unittest.mock.patch.object(reknit_group, "ASK_SECONDS", 0.01), unittest.mock.patch.object(reknit_group, "EXIT_SECONDS", 60):
+            group = self.group()
+            connects = reknit_group._threads[-1]
+            reknit_group._await()
+        self.assertTrue(group.over)
+        self.assertFalse(connects.is_alive())
+
+    def test_a_child_that_ends_leaves_the_groups_of_its_parent_alone(self):
+        group = self.group()
+        self.assertIn(group, reknit_group._groups)
+        child = os.fork()
+        if child == 0:
+            os._exit(len(reknit_group._groups))
+        self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     def test_an_abort_ends_a_sum_of_which_gloo_tells_no_end(self):
         class Forgotten:
