@@ -222,11 +222,11 @@ class Groups(unittest.TestCase):
             group = self.group()
             connects = reknit_group._threads[-1]
             group.abort()
-            connects.join(60)
+            connects.join(10)
         self.assertFalse(connects.is_alive())
 
     def test_the_end_of_the_program_ends_what_connects_though_nobody_left_the_group(self):
-        with unittest.mock.patch.object(reknit_group, "ASK_SECONDS", 0.01), unittest.mock.patch.object(reknit_group, "EXIT_SECONDS", 60):
+        with unittest.mock.patch.object(reknit_group, "ASK_SECONDS", 0.01), unittest.mock.patch.object(reknit_group, "EXIT_SECONDS", 10):
             group = self.group()
             connects = reknit_group._threads[-1]
             reknit_group._await()
