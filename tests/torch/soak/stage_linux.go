@@ -32,6 +32,7 @@ type stage struct {
 	random  *rand.Rand
 	job     *torch.Job
 	log     *bus.Bus
+	reknit  string         // the command
 	orders  string         // folder of what scripts are told to do
 	struck  map[string]int // by worker
 	started int            // workers so far
@@ -51,7 +52,7 @@ type result struct {
 
 // open starts the job, and returns when all its workers train.
 func open(ctx context.Context, place torch.Place, directory string, random *rand.Rand) (*stage, error) {
-	s := &stage{ctx: ctx, random: random, struck: map[string]int{}, orders: filepath.Join(directory, "orders")}
+	s := &stage{ctx: ctx, random: random, reknit: place.Reknit, struck: map[string]int{}, orders: filepath.Join(directory, "orders")}
 	if err := os.Mkdir(s.orders, 0o755); err != nil {
 		return nil, err
 	}
