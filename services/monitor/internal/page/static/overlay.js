@@ -59,14 +59,22 @@ function says(pair, usual) {
   return `${pair.a === pair.b ? `within ${pair.a}` : `${pair.a} – ${pair.b}`}: ${parts.join(', ')}`;
 }
 
+// fitted is a name cut at its front to so many pixels: ends tell nodes of one host or cloud apart.
+const fitted = (name, room) => {
+  const letters = Math.max(5, Math.floor(room / 6.6));
+  return name.length <= letters ? name : `…${name.slice(1 - letters)}`;
+};
+
 // label stands outside of the circle beside a node, and below a group.
 function label(by, { x, y, radius, group, angle }) {
   const state = worst(group), isNode = by === 'node', side = isNode ? Math.cos(angle) : 0, far = radius + 8;
-  const some = group.states[state] < group.nodes ? `, ${group.states[state]} ${state}` : '';
+  const some = group.states[state] < group.nodes ? `, ${group.states[state]} ${state}` : '', from = x + side * far;
+  const room = side > 0.1 ? size - from : side < -0.1 ? from : 2 * Math.min(from, size - from);
+  const rest = `${states[state]} `.trimStart(), tail = isNode ? '' : ` (${group.nodes}${some})`;
   return make('text', {
-    x: x + side * far, y: isNode ? y + 4 + Math.sin(angle) * (far + 4) : y + far + 9,
+    x: from, y: isNode ? y + 4 + Math.sin(angle) * (far + 4) : y + far + 9,
     'text-anchor': side > 0.1 ? 'start' : side < -0.1 ? 'end' : 'middle',
-  }, `${states[state]} ${group.name}`.trim() + (isNode ? '' : ` (${group.nodes}${some})`));
+  }, make('title', {}, group.name), rest + fitted(named(group.name), room - 6.6 * (rest.length + tail.length)) + tail);
 }
 
 function note(links, usual) {
@@ -83,7 +91,7 @@ function note(links, usual) {
 
 function draw() {
   const links = part('links');
-  if (!links?.groups.length) return fill(at('overlay'), make('p', { class: 'note' }, 'There are no nodes yet.'));
+  if (!links?.groups.length) return fill(at('overlay'), make('p', { class: 'note' }, 'There are no nodes yet: reknit agent run -- COMMAND starts one, with the address that reknit up tells.'));
   const measured = links.pairs.filter((pair) => pair.measured), told = links.usual;
   const usual = {
     rate: told?.bandwidthBytesPerSecond ?? median(measured.map((pair) => pair.bytesPerSecond)),

@@ -79,7 +79,8 @@ listen(['plan', 'layers', 'node/'], () => {
   }
   const alone = new Map(held.alone.map((sole) => [sole.node, sole]));
   const nodes = plan.pipelines.reduce((sum, pipeline) => sum + pipeline.nodes.length, 0);
-  at('plan').textContent = `${count(plan.pipelines.length, 'pipeline')}, ${count(plan.layers, 'layer')}, policy ${plan.policy}`;
+  const shape = plan.kind === 'data-parallel' ? `${count(plan.pipelines.length, 'copy of the model', 'copies of the model')}` : `${count(plan.pipelines.length, 'pipeline')}, ${count(plan.layers, 'layer')}`;
+  at('plan').textContent = `${shape}, policy ${plan.policy}`;
   const drawn = nodes <= mostBlocks ? make('div', { style: { '--rows': plan.pipelines.length } }, blocks(plan, alone)) : field(stages(plan), plan, alone);
   fill(at('pipelines'), drawn, strip(held.holders),
     plan.reroutes?.length ? make('p', { class: 'note' }, `Rerouted: ${plan.reroutes.map(({ from, to, microBatches, layers }) => `${to} takes ${microBatches} of ${from}${layers ? ` at layers ${layers.first}-${layers.end - 1}` : ''}`).join(', ')}`) : '',

@@ -40,8 +40,8 @@ function marks(width, x, named) {
     const line = make('line', {
       class: 'event', x1: where, x2: where, y1: head, y2: height, style: { stroke: eventColours[change.kind] ?? 'var(--spare)' },
     }, make('title', {}, `${clock(change.began)} ${change.what}, generation ${generation}, stall ${seconds(change.stallSeconds)}`));
-    if (!named || where > free || where < 200) return line;
-    free = where - 7 * change.what.length;
+    if (!named || where + 7 * change.what.length > free || where < 260) return line; // the panel's own name is before
+    free = where - 7;
     return [line, make('text', { class: 'what', x: where, y: 12 }, change.what)];
   });
 }
@@ -60,7 +60,7 @@ function draw() {
   fill(at('training'),
     panel('throughput', 'samples/s', rated, (point) => point[3], 'area', width, x),
     known.length > 1 && panel('loss', 'of the last step', known, (point) => point[2], 'line', width, x),
-    make('p', { class: 'note' }, `${clock(begin * 1e3)} to now; lines where changes began`));
+    make('p', { class: 'note' }, `${clock(begin * 1e3)} to now, ${seconds(end - begin)}; lines where changes began`));
 }
 
 listen(['points/', 'change/'], draw);
