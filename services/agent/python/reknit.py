@@ -62,6 +62,9 @@ class AgentLost(Error):
 class Refused(Error):
     """The cluster or the agent does not take this trainer as it is: mend what the text names, and join again."""
 
+    refused = True
+    fix = "mend that, and start the script again"
+
 
 class WrongOrder(Error):
     """A call came where another one is due, which the text names."""
@@ -183,7 +186,9 @@ def mistaken(kind, text):
             pass  # whoever calls the agent next says so
         finally:
             connection.close()
-    return kind(text)
+    error = kind(text)
+    error.refused = True
+    return error
 
 
 class Job:
@@ -780,12 +785,16 @@ def _mapped(path):
 def _failure(status, path, content):
     try:
         said = json.loads(content)
-        text = f"{said['error']}: {said['fix']}"
+        what, fix = said["error"], said["fix"]
+        text = f"{what}: {fix}"
     except (ValueError, KeyError):
-        text = content.decode(errors="replace")
+        what = text = content.decode(errors="replace")
+        fix = Refused.fix
     if path.startswith("store/"):
         return {404: KeyError, 410: StepAborted, 409: WrongOrder}.get(status, Refused)(text)
-    return {404: AgentLost, 409: WrongOrder, 410: Left}.get(status, Refused)(text)  # 404: it knows of no such session
+    error = {404: AgentLost, 409: WrongOrder, 410: Left}.get(status, Refused)(text)  # 404: it knows of no such session
+    error.what, error.fix = what, fix
+    return error
 
 
 def _end_by_errors(agent):
@@ -821,3 +830,27 @@ def _forget_in_children(agent):
 
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=forget)
+
+
+def refusal(error, trace):
+    """Returns in three lines where what was refused, why, and what to do."""
+    what, _, why = getattr(error, "what", str(error)).partition(": ")
+    own = [frame for frame in traceback.extract_tb(trace) if not os.path.basename(frame.filename).startswith("reknit")]
+    at = f" at {own[-1].filename}:{own[-1].lineno}" if own else ""
+    return f"reknit: refused{at}: {what}\n  because: {why or type(error).__name__}\n  do: {getattr(error, 'fix', Refused.fix)}"
+
+
+def _tell_refusals():
+    """Has a refusal that nobody catches told in three lines, in the place of a traceback."""
+    before = sys.excepthook
+
+    def tell(kind, error, trace):
+        if getattr(error, "refused", False):
+            _say(refusal(error, trace))
+        else:
+            before(kind, error, trace)
+
+    sys.excepthook = tell
+
+
+_tell_refusals()

@@ -49,7 +49,7 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
         job.setdefault("replicas", "alike")
     job.setdefault("layers", layers.profiles(micro_batch * math.prod(between)))
     plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
-                        digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch} {steps}", first_state=layers.first,
+                        digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch}", first_state=layers.first,
                         state="mapped" if layers.mapped else "copied", **{"kind": "pipeline", **job})
     layers.memories = plane.units
     return Job(plane, layers, backend, between)

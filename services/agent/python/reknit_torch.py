@@ -56,7 +56,7 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, ign
         job.setdefault("replicas", "alike")
     job.setdefault("memory_bytes", reknit_profile.memory_bytes(state.gradients.loss.device))
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
-                        digest=state.digest(f"{data} {batch} {micro_batch} {steps}"), first_state=state.first(),
+                        digest=state.digest(f"{data} {batch} {micro_batch}"), first_state=state.first(),
                         state="mapped" if state.mapped else "copied", **job)
     state.move_in(plane.units)
     return Job(plane, state, backend, buffers_are_own=job.get("replicas") == "alike")

@@ -652,6 +652,23 @@ class WithAnAgent(unittest.TestCase):
             if status != 410:
                 self.assertIn("units[0]: expected at least 1: mend it", str(raised.exception))
 
+    def test_a_refusal_that_nobody_catches_is_three_lines(self):
+        scripts = {
+            "reknit.join(units=[8], batch=25, micro_batch=2)": ("micro_batch", "expected a divisor of batch, 25, got 2"),
+            "raise reknit.mistaken(TypeError, \"optimizer: expected a torch.optim.Optimizer, got str\")":
+                ("optimizer", "expected a torch.optim.Optimizer, got str"),
+            "reknit.join(units=[8], batch=6)": ("the cluster does not take this node", "field \"job.steps\": expected 100"),
+        }
+        for script, (what, why) in scripts.items():
+            self.agent.refusal = None if "mistaken" in script else (503, "the cluster does not take this node: field \"job.steps\": expected 100")
+            with self.subTest(script):
+                ended = subprocess.run([sys.executable, "-c", f"import reknit\n{script}"], capture_output=True, text=True,
+                                       timeout=3 * PATIENCE, cwd=os.path.dirname(reknit.__file__))
+                lines = ended.stderr.splitlines()
+                self.assertEqual((1, 3), (ended.returncode, len(lines)), ended.stderr)
+                self.assertEqual([f"reknit: refused at <string>:2: {what}", f"  because: {why}"], lines[:2])
+                self.assertRegex(lines[2], "^  do: mend ")
+
     def test_who_has_left_ends_with_status_0_where_nobody_catches_it(self):
         self.agent.order("left", reason="the node has left the cluster")
         with self.assertRaises(SystemExit) as raised:
