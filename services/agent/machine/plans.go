@@ -35,6 +35,7 @@ func (m *Machine) inOrder(event events.Event) error {
 			return err
 		}
 		return m.catchUp()
+	case m.learnsOfLoss(event):
 	case !Answers(event.Kind) && (len(m.overtaking) > 0 || m.overtakes(event)):
 		m.keep(event)
 		return nil
@@ -54,6 +55,22 @@ func (m *Machine) overtakes(event events.Event) bool {
 		return false
 	}
 	m.newest.heard = max(m.newest.heard, opening.Generation-1)
+	m.readMissing()
+	return true
+}
+
+// learnsOfLoss reports whether an event opens a negotiation in which members are to tell the plan that the log has lost. Nobody hears that
+// plan, nor those before it, any more, and what was kept until they come is of a log that is gone.
+func (m *Machine) learnsOfLoss(event events.Event) bool {
+	if event.Kind != events.NegotiationOpened {
+		return false
+	}
+	opening, err := events.Open[events.Opening](event)
+	if err != nil || len(opening.Recalls) == 0 || m.late(opening) {
+		return false
+	}
+	m.overtaking = nil
+	m.newest = newest{known: true, generation: opening.Generation - 1, heard: max(m.newest.heard, opening.Generation-1)}
 	m.readMissing()
 	return true
 }

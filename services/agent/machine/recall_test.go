@@ -69,3 +69,27 @@ func TestAPlanThatTheLogHasLostIsToldByWhoIsAskedForIt(t *testing.T) {
 			"say negotiation.consented g4-next true at 0: 0 holdings, 1 claims of plan 3")
 	}
 }
+
+// TestANodeThatAnsweredInAnOlderLogTellsThePlanThatTheLogLacks has a node answer in an older log before most are back: its last plan there
+// is 1, and the node trained under 3.
+func TestANodeThatAnsweredInAnOlderLogTellsThePlanThatTheLogLacks(t *testing.T) {
+	for name, asked := range map[string]string{"it is asked": "n1", "another one is asked": "n2"} {
+		t.Run(name, func(t *testing.T) {
+			n := trainingNode(t, 15)
+			n.do(n.machine.Forgotten("the log is an older one"))
+			n.stands(15)
+			n.hears(events.NegotiationOpened, rejoined("g2", 2))
+			n.hears(events.Aborted, &events.Abort{Negotiation: "g2", Generation: 2, Reason: "the log is an older one"})
+			n.told = nil
+			n.hears(events.NegotiationOpened, rejoined("g3", 3)) // builds on a plan that nobody hears
+			recall := rejoined("g4", 4)
+			recall.Recalls = []string{asked}
+			n.hears(events.NegotiationOpened, recall)
+			n.expect("reread 2", "say negotiation.consented g4 true at 0: 0 holdings")
+			n.claims = []events.Claim{{Unit: 0, Step: 15, Digest: events.Digest(nil)}}
+			n.hears(events.NegotiationOpened, rejoined("g4-next", 4))
+			n.expect("say negotiation.delayed g4-next: it digests what it claims", "tell claims",
+				"say negotiation.consented g4-next true at 0: 0 holdings, 1 claims of plan 3")
+		})
+	}
+}
