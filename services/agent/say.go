@@ -62,7 +62,10 @@ func (s *Session) publish(ctx context.Context, event events.Event) (bus.Ack, err
 // still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do
 // no harm.
 func (s *Session) say(ctx context.Context, event events.Event) {
-	if err := s.insist(ctx, event); err != nil && ctx.Err() == nil {
+	switch err := s.insist(ctx, event); {
+	case errors.Is(err, bus.ErrLogReplaced):
+		slog.Info("not said, for it is of a log that is gone", "node", s.config.Node, "event", event.Kind)
+	case err != nil && ctx.Err() == nil:
 		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
 	}
 }

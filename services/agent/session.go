@@ -183,7 +183,11 @@ func (s *Session) join(ctx context.Context) error {
 	s.mutex.Unlock()
 	for _, action := range actions {
 		if said, ok := action.(machine.Say); ok {
-			if _, err := s.publish(ctx, said.Event); err != nil {
+			_, err := s.publish(ctx, said.Event)
+			for errors.Is(err, bus.ErrLogReplaced) {
+				_, err = s.publish(ctx, said.Event) // it follows from no log
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -182,7 +182,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 		if sequence := metadata.Sequence.Stream; sequence > c.last {
 			c.last = sequence
 			c.progress.hand(sequence)
-			c.bus.mark.meet(sequence, metadata.Timestamp)
+			c.bus.mark.meet(c.log, sequence, metadata.Timestamp)
 			return Sealed{message, metadata, c}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost

@@ -241,7 +241,7 @@ func (f *follower) read(ctx context.Context) error {
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 		if f.stream.Name == events.EventStream.Name {
-			f.bus.mark.meet(held.sequence, held.logged)
+			f.bus.mark.meet(f.log, held.sequence, held.logged)
 		}
 		if held.sequence <= f.end {
 			err = f.hand(ctx, held)

@@ -31,23 +31,29 @@ type mark struct {
 	at    time.Time       // when that message was logged
 	lasts context.Context // ends where another log takes its place
 	end   context.CancelFunc
-	from  uint64 // sequence behind which a follower reads that followed the log before
+	from  uint64        // sequence behind which a follower reads that followed the log before
+	count uint64        // of reconnections after which it was looked which log there is
+	news  chan struct{} // closed when it was looked again; nil: nobody waits for that
 }
 
-// meet notes a message of the log. One that was said and not read has no time.
-func (m *mark) meet(sequence uint64, at time.Time) {
+// meet notes a message of a log, while there is no other. One that was said and not read has no time.
+func (m *mark) meet(log context.Context, sequence uint64, at time.Time) {
 	m.Lock()
 	defer m.Unlock()
+	if log.Err() != nil {
+		return
+	}
 	m.last = max(m.last, sequence)
 	if sequence > m.read && !at.IsZero() {
 		m.read, m.at = sequence, at
 	}
 }
 
-// provisioned notes which log there is, where none is known.
-func (m *mark) provisioned(made time.Time) {
+// provisioned notes which log there is, as was looked after so many reconnections, where none is known.
+func (m *mark) provisioned(made time.Time, count uint64) {
 	if known, _, _, _ := m.known(); known.IsZero() {
 		m.become(made, 0, nil)
+		m.looked(count)
 	}
 }
 
@@ -82,6 +88,62 @@ func (m *mark) life() (lasts context.Context, from uint64) {
 	return m.lasts, m.from
 }
 
+// looked notes that it was looked which log there is, after so many reconnections.
+func (m *mark) looked(count uint64) {
+	m.Lock()
+	defer m.Unlock()
+	m.count = max(m.count, count)
+	if m.news != nil {
+		close(m.news)
+		m.news = nil
+	}
+}
+
+// unlooked returns what is closed when it was looked again, after fewer reconnections than there were; nil where it was looked after all.
+func (m *mark) unlooked(count uint64) <-chan struct{} {
+	m.Lock()
+	defer m.Unlock()
+	if m.made.IsZero() || m.count >= count {
+		return nil
+	}
+	if m.news == nil {
+		m.news = make(chan struct{})
+	}
+	return m.news
+}
+
+// RepeatInLog repeats as Repeat does what is written into a log, or because of it. After a reconnection it waits until it is known which log
+// there is, and fails with ErrLogReplaced where that is another one than before, or than the one in which the lease is.
+func (b *Bus) RepeatInLog(ctx context.Context, what string, attempt func(context.Context) error) error {
+	log, _ := b.mark.life()
+	if fence := b.fence.Load(); fence != nil {
+		log = fence.log
+	}
+	return b.Repeat(ctx, what, func(ctx context.Context) error {
+		if err := b.waitForLook(ctx); err != nil {
+			return err
+		}
+		if log.Err() != nil {
+			return ErrLogReplaced
+		}
+		return attempt(ctx)
+	})
+}
+
+func (b *Bus) waitForLook(ctx context.Context) error {
+	for {
+		unlooked := b.mark.unlooked(b.conn.Stats().Reconnects)
+		if unlooked == nil {
+			return nil
+		}
+		select {
+		case <-unlooked:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // LogMade returns when the log was made, by its own clock; zero before Provision.
 func (b *Bus) LogMade() time.Time {
 	made, _, _, _ := b.mark.known()
@@ -99,11 +161,12 @@ func (b *Bus) lookAgain() {
 	}
 	go func() {
 		for more := true; more; {
-			asked := b.looks.Load()
+			asked, count := b.looks.Load(), b.conn.Stats().Reconnects
 			err := b.makeSure(b.ends)
 			if err != nil && b.ends.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed) {
 				slog.Error("it is not known whether the event log is the one that it was", "error", err)
 			}
+			b.mark.looked(count) // or nobody could say anything
 			more = !b.looks.CompareAndSwap(asked, 0)
 		}
 	}()

@@ -193,3 +193,47 @@ func TestALogThatIsTheSameAfterARestartIsNotReplaced(t *testing.T) {
 	default:
 	}
 }
+
+// TestWhatWasDecidedInALogIsNotSaidInAnOlderOne has a service say and remember something while the store is away, and come back to an
+// older one. The lease is there, too, and the memory has the same revision.
+func TestWhatWasDecidedInALogIsNotSaidInAnOlderOne(t *testing.T) {
+	s, backup := newStore(t), filepath.Join(t.TempDir(), "backup")
+	ctx, b := connect(t, s.server.URL(), cluster)
+	if err := b.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	heard := follow(t, ctx, b)
+	lease := publish(t, ctx, b, lost("n1", "silent"))
+	<-heard
+	b.Fence(lost("n1", "silent").SubjectName(), lease.Sequence)
+	s.exchange(copyTo(backup))
+	publish(t, ctx, b, lost("n2", "silent"))
+	<-heard
+	s.server.Shutdown()
+	said := make(chan error, 2)
+	go func() {
+		_, err := b.Publish(ctx, lost("n3", "silent"))
+		said <- err
+	}()
+	go func() {
+		said <- b.RepeatInLog(ctx, "memory", func(ctx context.Context) error {
+			if err := b.Conn().FlushWithContext(ctx); err != nil {
+				return err
+			}
+			t.Error("what was remembered of a log is written beside an older one")
+			return nil
+		})
+	}()
+	if err := restoreFrom(backup)(s.config.StoreDir); err != nil {
+		t.Fatal(err)
+	}
+	s.start()
+	for range 2 {
+		if err := <-said; !errors.Is(err, bus.ErrLogReplaced) {
+			t.Errorf("it is said, with %v", err)
+		}
+	}
+	if _, err := b.Publish(ctx, lost("n4", "silent")); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("who has the lease of the log before says on: %v", err)
+	}
+}

@@ -37,14 +37,14 @@ func (b *Bus) Provision(ctx context.Context) error {
 
 // provision warns of each stream that has fewer replicas than this bus would have given it: who came first decided.
 func (b *Bus) provision(ctx context.Context, wait time.Duration) error {
-	fewer := map[string]int{}
+	fewer, count := map[string]int{}, b.conn.Stats().Reconnects
 	for _, config := range b.streams() {
 		stream, err := b.provisionStream(ctx, config, wait)
 		if err != nil {
 			return fmt.Errorf("stream %s, on the servers of REKNIT_NATS_URL: %w", config.Name, err)
 		}
 		if config.Name == b.Lane(events.EventStream.Name) {
-			b.mark.provisioned(stream.CachedInfo().Created)
+			b.mark.provisioned(stream.CachedInfo().Created, count)
 		}
 		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
 			fewer[config.Name] = replicas

@@ -45,15 +45,17 @@ func (b *Bus) Fence(subject string, sequence uint64) {
 const publishTimeout = 5 * time.Second
 
 // Publish stores an event once and returns when the stream has it. It repeats until the stream acknowledges or ctx
-// ends. Errors: ErrTaken, ErrFenced, ErrLogReplaced in place of that, ErrOtherWords, ErrFull, or why the event may not travel.
+// ends. Errors: ErrTaken, ErrFenced, ErrOtherWords, ErrFull, ErrLogReplaced where another log has come since, or why the event may not
+// travel.
 func (b *Bus) Publish(ctx context.Context, event events.Event) (ack Ack, err error) {
 	if err := check(&event, b.cluster, event.SubjectName()); err != nil {
 		return Ack{}, fmt.Errorf("publish %s: %w", event.Kind, err)
 	}
 	attempts := 0
-	err = b.Repeat(ctx, "publish "+string(event.Kind), func(ctx context.Context) (err error) {
+	log, _ := b.mark.life()
+	err = b.RepeatInLog(ctx, "publish "+string(event.Kind), func(ctx context.Context) (err error) {
 		attempts++
-		ack, err = b.attempt(ctx, event)
+		ack, err = b.attempt(ctx, log, event)
 		return err
 	})
 	if err != nil {
@@ -95,7 +97,7 @@ func (b *Bus) encode(event events.Event, dataref string) ([]byte, error) {
 	return encode(event, envelope{dataref, signature})
 }
 
-func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
+func (b *Bus) attempt(ctx, log context.Context, event events.Event) (Ack, error) {
 	message, err := b.message(ctx, event)
 	if err != nil {
 		return Ack{}, err
@@ -113,7 +115,7 @@ func (b *Bus) attempt(ctx context.Context, event events.Event) (Ack, error) {
 	ack, err := b.js.PublishMsg(ctx, message, options...)
 	b.lookIfMissing(err)
 	if err == nil && !stream.WriteOnce {
-		b.mark.meet(ack.Sequence, time.Time{})
+		b.mark.meet(log, ack.Sequence, time.Time{})
 	}
 	var api *jetstream.APIError
 	switch {

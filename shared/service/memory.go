@@ -160,14 +160,14 @@ func (m *memory) fear(ctx context.Context, deaths int) error {
 	return m.write(ctx, next)
 }
 
-// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote,
-// with bus.ErrFull, and with nats.ErrMaxPayload for a page that is too large.
+// write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote, with
+// bus.ErrLogReplaced where the page is of a log that is gone, with bus.ErrFull, and with nats.ErrMaxPayload for a page that is too large.
 func (m *memory) write(ctx context.Context, next page) error {
 	head, data, err := m.compress(next)
 	if err != nil {
 		return err
 	}
-	err = m.bus.Repeat(ctx, "memory", func(ctx context.Context) error { return m.attempt(ctx, data) })
+	err = m.bus.RepeatInLog(ctx, "memory", func(ctx context.Context) error { return m.attempt(ctx, data) })
 	if err != nil {
 		return fmt.Errorf("memory of %d bytes: %w", len(data), err)
 	}
