@@ -166,6 +166,12 @@ func (c *Consumer) oldest(ctx context.Context, from uint64) (oldest time.Time, e
 func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 	for {
 		message, err := c.receive(ctx)
+		if err == nil {
+			err = c.bus.waitForLook(ctx)
+		}
+		if err == nil && c.log.Err() != nil {
+			err = ErrLogReplaced
+		}
 		if err != nil {
 			return Sealed{}, fmt.Errorf("consumer %s: %w", c.durable, err)
 		}
@@ -186,7 +192,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 			return Sealed{message, metadata, c}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
-			_ = message.Ack()
+			_ = c.mayAnswer(message.Ack)
 		}
 	}
 }
@@ -233,7 +239,7 @@ func (c *Consumer) gone(ctx context.Context) error {
 func (c *Consumer) goBack(ctx context.Context) error {
 	c.iterator.Stop()
 	c.iterator, c.number = nil, 0
-	return c.bus.Repeat(ctx, "going back of a consumer", func(ctx context.Context) error {
+	return c.bus.repeatIn(ctx, c.log, "going back of a consumer", func(ctx context.Context) error {
 		if err := c.gone(ctx); err != nil {
 			return err
 		}
@@ -265,12 +271,28 @@ func (c *Consumer) Stop() {
 // Done says that the reader is done with a message and all before it: who goes back does not have it come again.
 func (d Delivery) Done() { d.consumer.progress.reach(d.Event.Sequence) }
 
-// Ack tells the server that a message is done with; a refused one never comes again.
+// Ack tells the server that a message is done with; a refused one never comes again. It fails with ErrLogReplaced where the message is of a
+// log that is gone.
 func (d Delivery) Ack() error {
 	if d.Refusal != nil {
-		return d.message.TermWithReason(d.Refusal.Reason)
+		return d.consumer.mayAnswer(func() error { return d.message.TermWithReason(d.Refusal.Reason) })
 	}
-	return d.message.Ack()
+	return d.consumer.mayAnswer(d.message.Ack)
+}
+
+// errUnlooked says that the connection came back, and that it is not known yet whether the log is the one that it was.
+var errUnlooked = errors.New("it is not known yet which log there is")
+
+// mayAnswer tells the server something of a message, if that is still there: an older log has another in its place, for which the next
+// reader would take the answer.
+func (c *Consumer) mayAnswer(answer func() error) error {
+	switch {
+	case c.log.Err() != nil:
+		return ErrLogReplaced
+	case c.bus.mark.unlooked(c.bus.conn.Stats().Reconnects) != nil:
+		return errUnlooked
+	}
+	return answer()
 }
 
 func (p *progress) hand(sequence uint64) {

@@ -119,6 +119,10 @@ func (b *Bus) RepeatInLog(ctx context.Context, what string, attempt func(context
 	if fence := b.fence.Load(); fence != nil {
 		log = fence.log
 	}
+	return b.repeatIn(ctx, log, what, attempt)
+}
+
+func (b *Bus) repeatIn(ctx, log context.Context, what string, attempt func(context.Context) error) error {
 	return b.Repeat(ctx, what, func(ctx context.Context) error {
 		if err := b.waitForLook(ctx); err != nil {
 			return err

@@ -203,12 +203,15 @@ func TestWhatWasDecidedInALogIsNotSaidInAnOlderOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	heard := follow(t, ctx, b)
-	lease := publish(t, ctx, b, lost("n1", "silent"))
+	lease, consumer := publish(t, ctx, b, lost("n1", "silent")), consume(t, ctx, b)
 	<-heard
+	next(t, ctx, consumer)
 	b.Fence(lost("n1", "silent").SubjectName(), lease.Sequence)
 	s.exchange(copyTo(backup))
 	publish(t, ctx, b, lost("n2", "silent"))
 	<-heard
+	delivery := next(t, ctx, consumer)
+	delivery.Done()
 	s.server.Shutdown()
 	said := make(chan error, 2)
 	go func() {
@@ -216,9 +219,9 @@ func TestWhatWasDecidedInALogIsNotSaidInAnOlderOne(t *testing.T) {
 		said <- err
 	}()
 	go func() {
-		said <- b.RepeatInLog(ctx, "memory", func(ctx context.Context) error {
-			if err := b.Conn().FlushWithContext(ctx); err != nil {
-				return err
+		said <- b.RepeatInLog(ctx, "memory", func(context.Context) error {
+			if !b.Conn().IsConnected() {
+				return errors.New("the store is away")
 			}
 			t.Error("what was remembered of a log is written beside an older one")
 			return nil
@@ -235,5 +238,16 @@ func TestWhatWasDecidedInALogIsNotSaidInAnOlderOne(t *testing.T) {
 	}
 	if _, err := b.Publish(ctx, lost("n4", "silent")); !errors.Is(err, bus.ErrLogReplaced) {
 		t.Errorf("who has the lease of the log before says on: %v", err)
+	}
+	if err := delivery.Ack(); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("a message that is gone is acknowledged: %v", err)
+	}
+	_, other := connect(t, s.server.URL(), cluster)
+	publish(t, ctx, other, lost("n5", "silent"))
+	if _, err := consumer.Next(ctx); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("a reader of the log before reads on: %v", err)
+	}
+	if done, _, err := b.Reach(ctx, "reader"); err != nil || done > lease.Sequence {
+		t.Errorf("all up to %d counts as acknowledged, in a log that ends at %d: %v", done, lease.Sequence, err)
 	}
 }
