@@ -44,6 +44,7 @@ func Run(ctx context.Context, config Config) error {
 	negotiator := machine.New(settings)
 	return service.Run(ctx, service.Options{
 		Name: "negotiator", Bus: bus, Machine: negotiator, TickEvery: tickEvery, Address: config.HTTPAddress, LogMade: negotiator.Began,
+		Halted: negotiator.Halted,
 	})
 }
 

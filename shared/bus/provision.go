@@ -142,6 +142,35 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 	return all
 }
 
+// Filled is how much of its bound a stream, or the stream of a bucket, holds.
+type Filled struct {
+	Store string
+	Share float64
+}
+
+// Filled returns that of which the greatest share is filled, of what refuses more when it is full; nil where it cannot be asked. A request
+// for each.
+func (b *Bus) Filled(ctx context.Context) *Filled {
+	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+	defer cancel()
+	var fullest *Filled
+	for _, config := range b.streams() {
+		stream, err := b.js.Stream(ctx, config.Name)
+		if err != nil {
+			return nil
+		}
+		info := stream.CachedInfo()
+		if info.Config.Discard != jetstream.DiscardNew || info.Config.MaxBytes <= 0 {
+			continue
+		}
+		share := float64(info.State.Bytes) / float64(info.Config.MaxBytes)
+		if fullest == nil || share > fullest.Share {
+			fullest = &Filled{config.Name, share}
+		}
+	}
+	return fullest
+}
+
 // Provisioned reports the first stream or bucket that is missing, or all but full and about to refuse.
 func (b *Bus) Provisioned(ctx context.Context) error {
 	for _, config := range b.streams() {

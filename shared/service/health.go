@@ -23,10 +23,12 @@ type health struct {
 	bus      *bus.Bus
 	consumer atomic.Pointer[bus.Consumer]
 	caughtUp atomic.Bool
-	busy     atomic.Pointer[time.Time] // since when the loop is at one thing; nil: it waits
-	thinks   atomic.Pointer[thought]   // what the machine is at; nil: it was not asked, or has answered
-	stands   atomic.Pointer[string]    // why the service waits for somebody else; nil: it does not
-	lag      atomic.Pointer[lag]       // as last looked at; nil: not known
+	busy     atomic.Pointer[time.Time]  // since when the loop is at one thing; nil: it waits
+	thinks   atomic.Pointer[thought]    // what the machine is at; nil: it was not asked, or has answered
+	stands   atomic.Pointer[string]     // why the service waits for somebody else; nil: it does not
+	lag      atomic.Pointer[lag]        // as last looked at; nil: not known
+	filled   atomic.Pointer[bus.Filled] // of what the log keeps things in, as last looked at; nil: not known
+	halted   atomic.Pointer[string]     // why the machine decides nothing until a person does something; nil: it decides
 
 	standstill time.Duration
 }
@@ -54,6 +56,8 @@ const (
 	checkTimeout = 2 * time.Second
 	stuckAfter   = 6 // standstills: a planner with 1,000 nodes thinks for seconds, and a restart costs more than a minute's patience
 	looks        = 4 // at the lag, within a standstill
+	// looksAtStores is at how many looks at the lag it is looked once at how full the stores are, which takes a request each.
+	looksAtStores = 24
 )
 
 // mostComputing is how long a machine may be at one thing before the service ends: it hangs. Its lease is another's from stuckAfter
@@ -64,6 +68,15 @@ var mostComputing = 2 * time.Minute
 var standstill = 10 * time.Second
 
 func (h *health) standsFor(reason string) { h.stands.Store(&reason) }
+
+// halts notes why the machine decides nothing; empty: it decides. No other copy could do better.
+func (h *health) halts(reason string) {
+	if reason == "" {
+		h.halted.Store(nil)
+		return
+	}
+	h.halted.Store(&reason)
+}
 
 // begin marks that the loop is at one thing.
 func (h *health) begin() {
@@ -92,12 +105,15 @@ func (h *health) hung(ctx context.Context) error {
 
 // watch looks at the lag until ctx ends. What cannot be asked is not known: the log is out of reach.
 func (h *health) watch(ctx context.Context, consumer *bus.Consumer) {
-	for {
+	for looked := 0; ; looked++ {
 		found, err := consumer.Lag(ctx)
 		if err != nil {
 			h.lag.Store(nil)
 		} else {
 			h.lag.Store(&lag{found, h.idleSince(found)})
+		}
+		if looked%looksAtStores == 0 {
+			h.filled.Store(h.bus.Filled(ctx))
 		}
 		if pause(ctx, h.standstill/looks) != nil {
 			return
@@ -197,7 +213,7 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-// ready names the first check that fails: nats, streams, what stands still, or what is behind. Excluded, standby is no failure.
+// ready names the first check that fails: nats, streams, what stands still, what a person must decide, or what is behind. Excluded, standby is no failure.
 func (h *health) ready(request *http.Request) error {
 	ctx, cancel := context.WithTimeout(request.Context(), checkTimeout)
 	defer cancel()
@@ -215,6 +231,9 @@ func (h *health) ready(request *http.Request) error {
 			return nil
 		}
 		return err
+	}
+	if halted := h.halted.Load(); halted != nil {
+		return errors.New(*halted)
 	}
 	lag := h.lag.Load()
 	switch {

@@ -44,6 +44,9 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 		}
 		r.health.caughtUp.Store(r.backlog == 0)
 		r.health.busy.Store(nil)
+		if r.Halted != nil {
+			r.health.halts(r.Halted())
+		}
 		var err error
 		select {
 		case <-ctx.Done():

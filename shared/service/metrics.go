@@ -56,6 +56,8 @@ func watchHealth(service string, h *health) (stop func()) {
 	standing := gauge("reknit.service.standing.still", "1 where the copy does not get on; /readyz says why.")
 	stuck := gauge("reknit.service.stuck", "1 where only a restart helps; /healthz says why.")
 	behind := gauge("reknit.service.behind", "Messages of the log that the copy is not done with.")
+	filled, _ := meter.Float64ObservableGauge("reknit.store.filled",
+		metric.WithDescription("Share of its bound that the fullest of what refuses more holds, by name."))
 	registered, err := meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
 		o.ObserveInt64(acting, one[h.consumer.Load() != nil], about)
 		o.ObserveInt64(standing, one[h.standsStill() != nil], about)
@@ -63,8 +65,11 @@ func watchHealth(service string, h *health) (stop func()) {
 		if lag := h.lag.Load(); lag != nil {
 			o.ObserveInt64(behind, int64(lag.Messages), about)
 		}
+		if fullest := h.filled.Load(); fullest != nil {
+			o.ObserveFloat64(filled, fullest.Share, metric.WithAttributes(attribute.String("service", service), attribute.String("store", fullest.Store)))
+		}
 		return nil
-	}, acting, standing, stuck, behind)
+	}, acting, standing, stuck, behind, filled)
 	if err != nil {
 		otel.Handle(err)
 		return func() {}

@@ -42,6 +42,8 @@ type Options struct {
 	Inputs <-chan func(now time.Time) []events.Event
 	// LogMade hears when the log was made, by its own clock, before the machine is asked anything; nil: nobody wants to know.
 	LogMade func(time.Time)
+	// Halted tells why the machine decides nothing until a person does something; empty: it decides. nil: it always does.
+	Halted func() string
 }
 
 // ErrLogWentBackwards says that the stream does not hold what this service handled: it was rolled back or replaced.

@@ -18,7 +18,10 @@ type scene struct {
 
 // Each alert fires for the least that it is of, once its time is over, and not for what is well.
 var scenes = map[string][]scene{
-	"ReknitHolds":              {{"1m", "45s", of("cluster_holds", "1x240")}, {"", "20m", of("cluster_holds", "0x240")}},
+	"ReknitHolds": {{"1m", "45s", of("cluster_holds", "1x240")}, {"", "20m", of("cluster_holds", "0x240")},
+		{"", "20m", append(of("cluster_holds", "1x240"), of("cluster_log_older", "1x240")...)}},
+	"ReknitLogOlder":           {{"0s", "", of("cluster_log_older", "1x240")}, {"", "20m", of("cluster_log_older", "0x240")}},
+	"ReknitStoreShort":         {{"5m", "4m", filled("0x240", "0.81x240")}, {"", "20m", filled("0.8x240", "0.8x240")}},
 	"ReknitLayersAlone":        {{"15m", "14m", of("layers_alone", "1x240")}, {"", "20m", of("layers_alone", "0x240")}},
 	"ReknitCopiesDiffer":       {{"10m", "0s", of("units_differing", "0 1 0x240")}, {"", "20m", of("units_differing", "1 0x240")}},
 	"ReknitSnapshotsLate":      {{"5m", "4m", of("snapshot_late", "1x240")}, {"", "20m", of("snapshot_late", "0x240")}},
@@ -59,6 +62,14 @@ func copies(series string, values ...string) (told []string) {
 		if service != "planner" && series == "acting" {
 			told = append(told, fmt.Sprintf(`{series: 'reknit_service_acting{service="%s"}', values: '1x240'}`, service))
 		}
+	}
+	return told
+}
+
+// filled is what two services tell of a store, of whom one looked later.
+func filled(values ...string) (told []string) {
+	for i, one := range values {
+		told = append(told, fmt.Sprintf(`{series: 'reknit_store_filled{store="REKNIT_EVENTS", service="%s"}', values: '%s'}`, four[i], one))
 	}
 	return told
 }

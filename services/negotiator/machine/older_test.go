@@ -41,6 +41,9 @@ func TestALogThatIsOlderThanWhatNodesTrainedDecidesNothingAndSaysWhatToDo(t *tes
 			t.Errorf("held %+v: expected %q", held, expected)
 		}
 	}
+	if halted := w.machine.Halted(); held == nil || halted != held.Reason {
+		t.Errorf("/readyz says %q", halted)
+	}
 	if holds := slices.DeleteFunc(slices.Clone(w.said), func(e events.Event) bool { return e.Kind != events.ClusterHeld }); len(holds) > 12 {
 		t.Errorf("it is said %d times", len(holds))
 	}
@@ -59,6 +62,9 @@ func TestAnOlderLogThatIsAcceptedGoesOnFromWhatLivingNodesHold(t *testing.T) {
 	}
 	if plan := plans[1]; plan.Generation != 3 || plan.Parent != lost.Digest() || plan.ResumeStep != 40 || w.nodes() != "n1 n2 n3" {
 		t.Errorf("generation %d behind %s goes on at step %d with %s", plan.Generation, plan.Parent, plan.ResumeStep, w.nodes())
+	}
+	if halted := w.machine.Halted(); halted != "" {
+		t.Errorf("/readyz says %q", halted)
 	}
 }
 

@@ -21,15 +21,27 @@ const (
 	// youngSeconds is within which whoever lost the log's store is back: agents look for their server each 0.25 to 0.5 s, and ask for
 	// a place as soon as they see that the log is another one. A log is not begun anew before.
 	youngSeconds = 2
+	// fewSeconds is for how long the others are waited for where fewer than half of those who trained under a plan tell of it: who was cut off
+	// may know of a later one, which would be lost, and one alone may lie.
+	fewSeconds = 30
 	// mostRecalls is how many nodes are asked for the plan: it is long, and all have the same.
 	mostRecalls = 3
 )
 
 // recall is how far the machine is with a plan that the log has lost.
 type recall struct {
-	Gathered bool   `json:"gathered,omitempty"` // those who trained have had the time to come
+	Gathers  bool   `json:"gathers,omitempty"`  // those who trained are given the time to come
+	Gathered bool   `json:"gathered,omitempty"` // they have had it
+	Few      few    `json:"few,omitzero"`
 	Taken    uint64 `json:"taken,omitempty"`    // generation of the plan that was recalled, since which nothing was committed
 	Accepted bool   `json:"accepted,omitempty"` // an operator accepts that the log is older than what nodes trained
+}
+
+// few is a plan that fewer than half of those who trained under it tell of.
+type few struct {
+	Plan    string `json:"plan"`
+	Placed  int    `json:"placed"`  // nodes that the plan gives something to train
+	Patient bool   `json:"patient"` // the others have had the time to come
 }
 
 // Began tells when the log was made, by its own clock.
@@ -37,16 +49,28 @@ func (m *Machine) Began(at time.Time) { m.began = at }
 
 // regroups has the first plan of a young log, and that which follows a lost one, wait for those who may have trained.
 func (m *Machine) regroups(cause events.Event) bool {
-	young := youngSeconds - cause.Logged.Sub(m.began).Seconds()
+	young, known := youngSeconds-cause.Logged.Sub(m.began).Seconds(), &m.state.Recall
 	switch {
-	case m.isForgotten() && !m.state.Recall.Gathered:
+	case m.isForgotten() && !known.Gathered:
+		if !known.Gathers {
+			known.Gathers, m.state.Hold.Seconds = true, 0 // what a young log waits for is no time for who trained
+		}
 		m.gather(gatherSeconds)
+		return true
+	case m.isForgotten() && m.lacksTellers():
+		m.gather(fewSeconds)
 		return true
 	case m.state.Plan == nil && !m.isForgotten() && young > 0 && young <= youngSeconds: // a clock that was set back says more
 		m.gather(young)
 		return true
 	}
 	return false
+}
+
+// lacksTellers reports whether a plan that was told is told by too few, and the others have time to come.
+func (m *Machine) lacksTellers() bool {
+	few, past := m.state.Recall.Few, m.past()
+	return few.Plan == past.Plan && !few.Patient && 2*len(m.tellers(past)) < few.Placed
 }
 
 // past returns what most of the joiners that trained before say they trained; of two of which as many tell the later one.
@@ -95,14 +119,27 @@ func (m *Machine) holdOlder(cause events.Event) []events.Event {
 	if m.state.Hold.Active && m.state.Hold.Older && cause.Kind != events.NegotiationOverdue {
 		return nil
 	}
+	said := m.hold(m.older())(cause)
+	m.state.Hold.Older = true
+	return said
+}
+
+// older says in what the log is older than what nodes trained.
+func (m *Machine) older() string {
 	past := m.past()
 	nodes := m.tellers(past)
 	step := m.state.Joiners[nodes[0]].Trained.Step
-	said := m.hold(fmt.Sprintf(events.OlderLog+": it ends at generation %d, and %s trained under generation %d, to step %d. Nothing is "+
+	return fmt.Sprintf(events.OlderLog+": it ends at generation %d, and %s trained under generation %d, to step %d. Nothing is "+
 		"decided until an operator has put the newer log back, or runs: reknit log accept", m.state.generation(),
-		named(nodes, func(node string) string { return node }), past.Generation, step))(cause)
-	m.state.Hold.Older = true
-	return said
+		named(nodes, func(node string) string { return node }), past.Generation, step)
+}
+
+// Halted says why nothing is decided until an operator decides; empty where something is.
+func (m *Machine) Halted() string {
+	if m.state.Hold.Active && m.state.Hold.Older && m.isOutdone() {
+		return m.older()
+	}
+	return ""
 }
 
 // accepted goes on from what living nodes hold, where the log is older than that.
@@ -145,6 +182,12 @@ func (m *Machine) recalls(members []events.Member) (asked []string) {
 func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.Event {
 	under, past := m.state.Negotiation, m.past()
 	if plan := consent.Plan; plan != nil && m.isThat(plan, past) {
+		if m.state.Recall.Few.Plan != past.Plan {
+			m.state.Recall.Few = few{Plan: past.Plan, Placed: len(placedBy(plan))}
+		}
+		if m.lacksTellers() {
+			return m.awaitTellers(cause, plan, past)
+		}
 		m.takeBack(cause, plan, past.Plan)
 		return m.abort(cause, fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node), m.openNext)
 	}
@@ -157,6 +200,25 @@ func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.
 	return m.abort(cause, reason, m.refuseChanges(reason, func(change events.Change) bool {
 		return slices.Contains(under.Opening.Recalls, change.Node)
 	}))
+}
+
+// awaitTellers has the others come who trained under a plan that few tell of.
+func (m *Machine) awaitTellers(cause events.Event, plan *events.Plan, past events.Trained) []events.Event {
+	tellers := m.tellers(past)
+	missing := slices.DeleteFunc(placedBy(plan), func(node string) bool { return slices.Contains(tellers, node) })
+	reason := fmt.Sprintf("the log had lost plan %d, and of %d nodes that trained under it %d tell it: the others have %d s to come",
+		plan.Generation, len(placedBy(plan)), len(tellers), fewSeconds)
+	return m.abort(cause, reason, m.holdFor(fewSeconds, reason, missing...))
+}
+
+// placedBy returns the nodes that a plan gives something to train, in the plan's order.
+func placedBy(plan *events.Plan) (nodes []string) {
+	for _, member := range plan.Nodes {
+		if _, placed := plan.Holds(member.Node); placed {
+			nodes = append(nodes, member.Node)
+		}
+	}
+	return nodes
 }
 
 // isThat reports whether a plan is the one that nodes said they trained under, and fits the job.
@@ -172,9 +234,7 @@ func (m *Machine) takeBack(cause events.Event, plan *events.Plan, digest string)
 	m.state.Data = protocol.Data{}.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	m.state.Paused, m.state.Deferred, m.state.Abandoned = true, true, plan.Generation
 	m.state.Committed, m.state.Stopped = cause.Logged, cause.Logged
-	for _, member := range plan.Nodes {
-		if _, placed := plan.Holds(member.Node); placed {
-			m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: member.Node, Cause: cause.ID})
-		}
+	for _, node := range placedBy(plan) {
+		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
 	}
 }

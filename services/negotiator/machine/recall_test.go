@@ -1,7 +1,9 @@
 package machine
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,10 +64,67 @@ func TestALogThatHasLostAllLearnsItsPlanFromLivingNodesAndGoesOn(t *testing.T) {
 	w.goesOn(lost, "n1 n3")
 }
 
+func TestWhereFewTellOfALostPlanTheOthersHaveTimeToComeAndThenItIsTaken(t *testing.T) {
+	w, lost := wiped(t)
+	w.join("n2")
+	w.run()
+	w.tick(10 * time.Second)
+	held := w.held()
+	if held == nil || !strings.Contains(held.Reason, "of 4 nodes that trained under it 1 tell it: the others have 30 s to come") ||
+		!slices.Equal(held.Awaits, []string{"n1", "n3", "n4"}) || len(w.plans()) > 0 {
+		t.Fatalf("%d plans, held %+v", len(w.plans()), held)
+	}
+	w.restart()
+	w.tick(40 * time.Second)
+	w.goesOn(lost, "n2")
+}
+
+func TestWhoComesWhileFewTellOfALostPlanEndsTheWaitOrBringsALaterOne(t *testing.T) {
+	w, lost := wiped(t)
+	before := *w.remembers["n4"]
+	before.Generation = 1
+	data, err := json.Marshal(&before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.remembers["n4"], w.trained["n4"] = &before, &events.Trained{Generation: 1, Plan: events.Digest(data), Step: 20} // it was cut off
+	w.join("n4")
+	w.run()
+	w.tick(10 * time.Second)
+	if held := w.held(); held == nil || len(w.plans()) > 0 {
+		t.Fatal("the plan before is taken")
+	}
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.join(node)
+	}
+	w.run()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n2 n3 n4")
+}
+
+// TestThoseWhoTrainedHaveTheirTimeInAYoungLog has the second come 2.5 s after the first, and later than a young log is old.
+func TestThoseWhoTrainedHaveTheirTimeInAYoungLog(t *testing.T) {
+	w, lost := wiped(t)
+	w.join("n9")
+	w.run()
+	w.tick(time.Second)
+	w.join("n1")
+	w.run()
+	w.tick(2500 * time.Millisecond)
+	if opened := slices.ContainsFunc(w.said, func(e events.Event) bool { return e.Kind == events.NegotiationOpened }); opened {
+		t.Error("a negotiation was opened before the others had their 3 s")
+	}
+	w.join("n3")
+	w.run()
+	w.tick(10 * time.Second)
+	w.goesOn(lost, "n1 n3 n9")
+}
+
 func TestANewNodeDoesNotBeginAnewBesideLivingNodesThatAreNotBackYet(t *testing.T) {
 	w, lost := wiped(t)
 	w.machine.settings.StartNodes = 1
 	w.comesBack("n9", "n1")
+	w.tick(35 * time.Second)
 	w.goesOn(lost, "n1 n9")
 }
 

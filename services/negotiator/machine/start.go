@@ -32,7 +32,8 @@ func (m *Machine) gather(seconds float64) {
 // tryAgain negotiates what the cluster was held for, or says for how many nodes its first plan waits.
 func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	m.state.Hold.Seconds = 0 // who joins next, after all who joined are gone, has the time begin anew
-	m.state.Recall.Gathered = m.isForgotten()
+	m.state.Recall.Gathered = m.isForgotten() && m.state.Recall.Gathers
+	m.state.Recall.Few.Patient = m.state.Recall.Few.Plan != ""
 	if m.lacks() <= 0 {
 		return m.openNext(cause)
 	}

@@ -63,6 +63,7 @@ type doctor struct {
 	bus      *bus.Bus
 	names    *overlay.Names // of members of the plan, once they were read
 	findings []Finding
+	store    string // folder of NATS' store; empty: that of reknit up, where it is here
 }
 
 // Command is `reknit doctor`.
@@ -86,6 +87,7 @@ func Command() *cobra.Command {
 		},
 	})
 	d.live.Add(command.Flags())
+	command.Flags().StringVar(&d.store, "store", "", "directory of NATS' store, where that is on this machine, to look at its disk (\"reknit-data\" if that is here)")
 	command.Flags().BoolVar(&asJSON, "json", false, "print the findings as JSON")
 	return command
 }

@@ -202,24 +202,32 @@ const (
 	leastBytes = 1 << 30
 )
 
-// disk looks at the directories that an agent writes to.
+// disk looks at the directories that an agent writes to, and at NATS' store where that is here.
 func (d *doctor) disk(context.Context) (all []Finding) {
-	for _, directory := range []struct{ variable, path string }{
-		{"REKNIT_AGENT_STATE_DIR", cmp.Or(d.node.StateDir, sharedMemory())}, {"REKNIT_AGENT_SHARD_DIR", cmp.Or(d.node.ShardDir, os.TempDir())},
-	} {
-		free, whole, err := room(directory.path)
-		says := fmt.Sprintf("%s, of %s, has %s of %s left", directory.path,
-			strings.ToLower(strings.TrimPrefix(directory.variable, "REKNIT_AGENT_")), tell.Bytes(free), tell.Bytes(whole))
-		switch {
-		case err != nil:
-			all = append(all, found(wrong, "make it, or set "+directory.variable, "%s: %v", directory.path, err)...)
-		case float64(free) < leastShare*float64(whole) || free < leastBytes:
-			all = append(all, found(warning, "make room, or set "+directory.variable, "%s", says)...)
-		default:
-			all = append(all, found(fine, "", "%s", says)...)
-		}
+	all = append(roomOf("REKNIT_AGENT_STATE_DIR", cmp.Or(d.node.StateDir, sharedMemory())),
+		roomOf("REKNIT_AGENT_SHARD_DIR", cmp.Or(d.node.ShardDir, os.TempDir()))...)
+	const usual = "reknit-data" // of reknit up
+	if _, err := os.Stat(usual); d.store != "" || err == nil {
+		all = append(all, roomOf("--store", cmp.Or(d.store, usual))...)
 	}
 	return all
+}
+
+// roomOf tells how much room a directory's disk has, by the setting that names it.
+func roomOf(setting, path string) []Finding {
+	free, whole, err := room(path)
+	what := "NATS' store"
+	if name, isOurs := strings.CutPrefix(setting, "REKNIT_AGENT_"); isOurs {
+		what = strings.ToLower(name)
+	}
+	says := fmt.Sprintf("%s, of %s, has %s of %s left", path, what, tell.Bytes(free), tell.Bytes(whole))
+	switch {
+	case err != nil:
+		return found(wrong, "make it, or set "+setting, "%s: %v", path, err)
+	case float64(free) < leastShare*float64(whole) || free < leastBytes:
+		return found(warning, "make room, or set "+setting, "%s", says)
+	}
+	return found(fine, "", "%s", says)
 }
 
 // sharedMemory is where an agent keeps state unless told otherwise.

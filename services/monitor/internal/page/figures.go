@@ -35,6 +35,12 @@ var gauges = []struct {
 		}
 		return 0
 	}},
+	{"reknit.cluster.log.older", "", "1 while the log is older than what nodes trained, until a person decides.", func(f *view.Figures) float64 {
+		if f.Older {
+			return 1
+		}
+		return 0
+	}},
 	{"reknit.layers.alone", "", "Layers that one death would lose, unless a snapshot has them.", func(f *view.Figures) float64 { return float64(f.Alone) }},
 	{"reknit.training.step.held", "", "1 while a step is held: trainers ended in it one after the other.", func(f *view.Figures) float64 {
 		if f.HoldsStep {

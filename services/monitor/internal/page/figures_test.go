@@ -52,11 +52,11 @@ func note[N int64 | float64](values map[string]float64, name string, points []me
 // An alert goes by these: what the page shows in red, nobody hears who does not look at it.
 func TestWhatNobodyMayMissIsAFigure(t *testing.T) {
 	ill := told(t, view.Figures{
-		Status: view.Status{Diverged: 40, Step: 50, Loss: 2}, Holds: true, HoldsStep: true,
+		Status: view.Status{Diverged: 40, Step: 50, Loss: 2}, Holds: true, HoldsStep: true, Older: true,
 		Late: map[string]bool{"disk": true, "remote": false}, Age: map[string]float64{"disk": 7},
 	})
 	want := map[string]float64{
-		"reknit.training.diverged": 1, "reknit.cluster.holds": 1, "reknit.training.step.held": 1,
+		"reknit.training.diverged": 1, "reknit.cluster.holds": 1, "reknit.training.step.held": 1, "reknit.cluster.log.older": 1,
 		"reknit.training.step": 50, "reknit.training.loss": 2,
 		"reknit.snapshot.late disk": 1, "reknit.snapshot.late remote": 0, "reknit.snapshot.age disk": 7,
 	}

@@ -3,8 +3,10 @@ package view
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
 )
 
@@ -13,6 +15,7 @@ type Figures struct {
 	Status
 	Holds     bool // no plan is possible now
 	HoldsStep bool // that is because trainers ended in one step, one after the other
+	Older     bool // the log is older than what nodes trained, and a person is to decide
 	Alone     int  // layers of which one living node holds some part, and nobody else
 	Bare      int  // layers of which no living node holds some part
 	LinksLost int
@@ -54,6 +57,7 @@ func (v *View) Figures(now time.Time) Figures {
 	change, under := v.underWay()
 	figures.Holds = under && change.Held != nil
 	figures.HoldsStep = figures.Holds && change.Held.Step != nil
+	figures.Older = figures.Holds && strings.HasPrefix(change.Held.Reason, events.OlderLog)
 	figures.keep(now, end != nil)
 	return figures
 }

@@ -106,6 +106,14 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	expect(Busy, "failure of n9: consenting, waiting for n1 and 3 more")
 	l.say(events.ClusterHeld, "c", &events.Hold{Reason: "nobody has layer 2"})
 	expect(Trouble, "the cluster holds: nobody has layer 2")
+	if figures := l.view.Figures(l.now); !figures.Holds || figures.Older {
+		t.Errorf("the figures of a cluster that holds: %+v", figures)
+	}
+	l.say(events.ClusterHeld, "c", &events.Hold{Reason: events.OlderLog + ": it ends at generation 1"})
+	expect(Trouble, "the cluster holds: "+events.OlderLog+": it ends at generation 1")
+	if figures := l.view.Figures(l.now); !figures.Holds || !figures.Older {
+		t.Errorf("the figures of a cluster whose log is older: %+v", figures)
+	}
 	l.say(events.TrainingCompleted, "c", &events.JobEnd{Generation: 1, Step: 300, Nodes: four[:3], Digest: events.Digest(nil)})
 	l.beat(30)
 	expect(Idle, "the job is complete: step 300 made by 3 nodes, model digest sha256:")
