@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -51,10 +52,7 @@ func newCluster(ctx context.Context, reknit, directory string, trainers int) (*c
 	if c.nats, err = embedded.Start(c.store); err != nil {
 		return c, err
 	}
-	if c.bus, err = bus.Connect(ctx, bus.Config{URL: c.nats.URL(), Name: "drill", Cluster: clusterID}); err != nil {
-		return c, err
-	}
-	if err := c.bus.Provision(ctx); err != nil {
+	if err := c.connect(ctx); err != nil {
 		return c, err
 	}
 	if c.observer, err = observer.Listen(ctx, c.bus); err != nil {
@@ -68,6 +66,13 @@ func newCluster(ctx context.Context, reknit, directory string, trainers int) (*c
 		}
 	}
 	return c, nil
+}
+
+func (c *cluster) connect(ctx context.Context) (err error) {
+	if c.bus, err = bus.Connect(ctx, bus.Config{URL: c.nats.URL(), Name: "drill", Cluster: clusterID}); err != nil {
+		return err
+	}
+	return c.bus.Provision(ctx)
 }
 
 // freePort returns a port that the server can have again after it was away.
@@ -134,6 +139,22 @@ func (c *cluster) withoutNATS(what func(store string) error) (err error) {
 	}
 	c.nats, err = embedded.Start(c.store)
 	return err
+}
+
+func (c *cluster) backUp(store string) error { return os.CopyFS(store+"-backup", os.DirFS(store)) }
+
+// restore brings the server back with the store that was backed up. Who observes connects anew, to miss nothing of that log.
+func (c *cluster) restore(ctx context.Context) error {
+	c.bus.Close()
+	if err := c.withoutNATS(func(store string) error {
+		return errors.Join(os.RemoveAll(store), os.CopyFS(store, os.DirFS(store+"-backup")))
+	}); err != nil {
+		return err
+	}
+	if err := c.connect(ctx); err != nil {
+		return err
+	}
+	return c.observer.ListenTo(ctx, c.bus)
 }
 
 // cut takes NATS, and nothing else, away from some trainers.

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/merit"
+	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/tests/invariants"
 	"github.com/reknit/reknit/tests/observer"
 )
@@ -73,6 +75,10 @@ var drills = []drill{
 		strike: killAllAfterStore, members: 4, shown: wentBackOnce,
 	},
 	{name: "store-wiped", trainers: 4, pipelines: 2, stages: 2, strike: wipeStore, members: 5},
+	{
+		name: "store-restored", trainers: 4, pipelines: 2, stages: 2, strike: restoreStore, members: 5, shown: heldForIt,
+		violates: invariants.Ended.Says, // nobody closes what was open in the log that is gone
+	},
 	{name: "two-killed", trainers: 6, pipelines: 3, stages: 2, strike: killTwo, members: 4},
 }
 
@@ -214,6 +220,43 @@ func wipeStore(ctx context.Context, c *cluster) error {
 		return err
 	}
 	return c.join("n5", false)
+}
+
+// restoreStore brings the server back with a store from before a node joined, and has a user accept that once the cluster holds for it.
+func restoreStore(ctx context.Context, c *cluster) error {
+	if err := c.withoutNATS(c.backUp); err != nil {
+		return err
+	}
+	if err := c.join("n5", false); err != nil {
+		return err
+	}
+	if err := c.observer.Wait(ctx, waitLimit, "a plan with the fifth node", func(s observer.Scene) bool {
+		return len(s.Plan.Nodes) == 5 && s.Trains()
+	}); err != nil {
+		return err
+	}
+	if err := c.restore(ctx); err != nil {
+		return err
+	}
+	if err := c.observer.Wait(ctx, waitLimit, "the word that the log is an older one", func(s observer.Scene) bool {
+		return strings.HasPrefix(s.Held, events.OlderLog)
+	}); err != nil {
+		return err
+	}
+	user := events.Speaker{Source: "/user", Cluster: clusterID}
+	_, err := c.bus.Publish(ctx, user.First(time.Now(), "drill", events.LogAccepted, clusterID, &events.Acceptance{Reason: "a drill"}))
+	return err
+}
+
+// heldForIt expects that the cluster held, and that each service was started once more, for the log.
+func heldForIt(s observer.Scene) error {
+	if held := s.Heard[events.ClusterHeld]; held == 0 {
+		return errors.New("the cluster never held: expected it to, for an older log")
+	}
+	if started := s.Heard[events.LeaseTaken]; started > 2*len(processes.Services) {
+		return fmt.Errorf("services were started %d times: expected each once, and once more", started)
+	}
+	return nil
 }
 
 // killTwo kills two trainers of different stages within a step.

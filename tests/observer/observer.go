@@ -29,14 +29,19 @@ type Observer struct {
 // Listen hears the log from its beginning until ctx ends. The streams have to be there.
 func Listen(ctx context.Context, b *bus.Bus) (*Observer, error) {
 	o := &Observer{scene: newScene(), news: make(chan struct{}), places: places{}}
+	return o, o.ListenTo(ctx, b)
+}
+
+// ListenTo hears a log from its beginning, of which it has heard some already: that is passed over.
+func (o *Observer) ListenTo(ctx context.Context, b *bus.Bus) error {
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {
 		hear := func(event events.Event) { o.hear(stream, event) }
 		if _, err := b.Follow(ctx, stream, stream.Subjects(b.Cluster()), bus.All, hear); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	_, err := b.Conn().Subscribe(events.PulseSubject(b.Cluster(), "*"), o.pulse)
-	return o, err
+	return err
 }
 
 func (o *Observer) pulse(message *nats.Msg) {
@@ -51,7 +56,12 @@ func (o *Observer) pulse(message *nats.Msg) {
 }
 
 func (o *Observer) hear(stream events.Stream, event events.Event) {
-	o.tell(func() error { return errors.Join(o.record(stream, event), o.scene.take(event)) })
+	o.tell(func() error {
+		if o.places.knows(stream, event) {
+			return nil
+		}
+		return errors.Join(o.record(stream, event), o.scene.take(event))
+	})
 }
 
 // tell changes what is known, and wakes who waits for it.
@@ -63,21 +73,35 @@ func (o *Observer) tell(change func() error) {
 	o.news = make(chan struct{})
 }
 
-// places is, by the name of a stream, up to where it was heard, and where the log began that it is in: one that takes the place of
-// another goes on behind it.
-type places map[string]*struct{ last, began uint64 }
+// places is, by the name of a stream, what was heard of it.
+type places map[string]*place
+
+// place is up to where a stream was heard, and where the log began that it is in: one that takes the place of another goes on behind it.
+type place struct {
+	last, began uint64
+	logged      map[uint64]time.Time // when what was heard of the log was, by sequence
+}
+
+func (p places) in(stream events.Stream) *place {
+	if p[stream.Name] == nil {
+		p[stream.Name] = &place{logged: map[uint64]time.Time{}}
+	}
+	return p[stream.Name]
+}
+
+// knows reports whether a message was heard, in this log or in one that it goes on from.
+func (p places) knows(stream events.Stream, event events.Event) bool {
+	heard, isKnown := p.in(stream).logged[event.Sequence]
+	return isKnown && heard.Equal(event.Logged)
+}
 
 // of returns where a message is among all that was heard of its stream.
-func (p places) of(stream events.Stream, sequence uint64) uint64 {
-	known := p[stream.Name]
-	if known == nil {
-		known = &struct{ last, began uint64 }{}
-		p[stream.Name] = known
+func (p places) of(stream events.Stream, event events.Event) uint64 {
+	known := p.in(stream)
+	if known.began+event.Sequence <= known.last {
+		known.began = known.last + 1 - event.Sequence
 	}
-	if known.began+sequence <= known.last {
-		known.began = known.last + 1 - sequence
-	}
-	known.last = known.began + sequence
+	known.last, known.logged[event.Sequence] = known.began+event.Sequence, event.Logged
 	return known.last
 }
 
@@ -87,7 +111,7 @@ func (o *Observer) record(stream events.Stream, event events.Event) error {
 		return err
 	}
 	return json.NewEncoder(&o.lines).Encode(map[string]any{
-		"stream": stream.Name, "sequence": o.places.of(stream, event.Sequence), "logged": event.Logged, "subject": event.SubjectName(),
+		"stream": stream.Name, "sequence": o.places.of(stream, event), "logged": event.Logged, "subject": event.SubjectName(),
 		"event": json.RawMessage(envelope),
 	})
 }

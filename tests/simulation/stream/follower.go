@@ -37,6 +37,9 @@ func (f *Follower) Next() *Message {
 // Begin has the follower read from the beginning of what there is now.
 func (f *Follower) Begin() { f.from, f.onlyNew = 1, false }
 
+// End has the follower read what comes from now on, whatever it has read.
+func (f *Follower) End() { f.from, f.onlyNew = f.stream.end(), false }
+
 // Of reports whether the follower reads a stream.
 func (f *Follower) Of(s *Stream) bool { return f.stream == s }
 

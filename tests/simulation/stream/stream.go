@@ -252,6 +252,9 @@ func (s *Stream) note(stored *Message) {
 // End returns the sequence that the next message will have. Errors: ErrNoConnection, ErrNoAnswer.
 func (s *Stream) End(fate Fate) (uint64, error) { return s.end(), s.server.read(fate) }
 
+// Ends returns the sequence of the last message, as nobody has to ask for.
+func (s *Stream) Ends() uint64 { return s.end() - 1 }
+
 // Info asks whether the stream is there. Errors: ErrNoConnection, ErrNoAnswer.
 func (s *Stream) Info(fate Fate) error { return s.server.read(fate) }
 

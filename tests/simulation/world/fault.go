@@ -194,6 +194,9 @@ var verbs = []verb{
 		a.after(w, func() { bound(0) })
 	}},
 	{"wipe store", func(w *World, _ args) { w.wipe() }},
+	{"back up store", func(w *World, _ args) { w.backUp() }},
+	{"restore store", func(w *World, _ args) { w.restore() }},
+	{"accept log", func(w *World, _ args) { w.accepts = true }},
 	{"trim log", func(w *World, _ args) { w.trim() }},
 	{"trim plans", func(w *World, _ args) { w.trimPlans() }},
 	{"drop payloads", func(w *World, _ args) { w.dropPayloads() }},

@@ -17,7 +17,8 @@ type hub struct {
 	odds   map[stream.Fate]float64
 	heard  map[*stream.Stream]uint64 // up to which the world has looked
 	made   time.Time                 // its store, where that was wiped
-	before map[*stream.Stream]uint64 // messages that were wiped
+	before map[*stream.Stream]uint64 // messages that are gone with a store
+	backup *stream.Backup            // nil: there is none
 	log    map[*stream.Stream][]events.Event
 	apart  int // bytes of the largest payload that travels in its event
 }

@@ -37,6 +37,9 @@ func (w *World) stored(event events.Event) {
 	if event.Kind == events.JoinRequested {
 		w.noteAsked(event)
 	}
+	if event.Kind == events.ClusterHeld && w.accepts {
+		w.acceptOlder(event)
+	}
 	if w.Heard != nil {
 		w.Heard(event)
 	}

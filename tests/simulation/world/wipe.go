@@ -1,9 +1,12 @@
 package world
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
@@ -18,6 +21,30 @@ func (w *World) wipe() {
 	w.look()
 	w.wiped = true
 	w.hub.wipe(w.hubTime())
+	w.replaced((*stream.Follower).Begin)
+}
+
+// backUp keeps what the hub has stored.
+func (w *World) backUp() {
+	if w.hub.State() == stream.Up {
+		w.look()
+		w.hub.backup = w.hub.BackUp()
+	}
+}
+
+// restore has the hub come back with what it had stored when it was backed up. All find out as after a wipe, and read what comes from then on.
+func (w *World) restore() {
+	if w.hub.backup == nil || w.hub.State() != stream.Up || w.ended || !slices.ContainsFunc(w.nodes, (*node).tellsOfThePlan) {
+		return
+	}
+	w.look()
+	w.wiped = true
+	w.hub.restore()
+	w.replaced((*stream.Follower).End)
+}
+
+// replaced has all see that the log is another one. Their readers go on where a follower is put.
+func (w *World) replaced(put func(*stream.Follower)) {
 	for _, name := range serviceNames {
 		for _, i := range slices.Clone(w.services[name].running) {
 			i.crash()
@@ -25,9 +52,21 @@ func (w *World) wipe() {
 	}
 	for _, n := range w.nodes {
 		for _, p := range n.processes() {
-			p.later(w.jitter(connectAgain), p.findWiped)
+			p.later(w.jitter(connectAgain), func() { p.findReplaced(put) })
 		}
 	}
+}
+
+// acceptOlder has a user accept the log, some seconds after the cluster has held for it.
+func (w *World) acceptOlder(event events.Event) {
+	if hold, err := events.Open[events.Hold](event); err != nil || !strings.HasPrefix(hold.Reason, events.OlderLog) {
+		return
+	}
+	w.after(w.jitter(10*time.Second), func() {
+		w.requests++
+		w.publish(events.Speaker{Source: "/user", Cluster: cluster}.First(w.time(), fmt.Sprint("accept-", w.requests), events.LogAccepted,
+			cluster, &events.Acceptance{Reason: "the disk is gone"}))
+	})
 }
 
 // tellsOfThePlan reports whether a node trains under the newest plan, and reaches the hub.
@@ -36,14 +75,14 @@ func (n *node) tellsOfThePlan() bool {
 	return p != nil && !p.paused && !p.hung && p.generation > 0 && p.generation == p.World.generation() && p.online(n.name) && p.hears(n.name)
 }
 
-// findWiped has a process see that the log is another one, once it reaches the hub.
-func (p *process) findWiped() {
+// findReplaced has a process see that the log is another one, once it reaches the hub.
+func (p *process) findReplaced(put func(*stream.Follower)) {
 	if !p.online(p.node.name) || !p.hears(p.node.name) {
-		p.later(connectAgain, p.findWiped)
+		p.later(connectAgain, func() { p.findReplaced(put) })
 		return
 	}
 	for _, r := range p.readers {
-		r.follower.Begin()
+		put(r.follower)
 	}
 	p.asked = 0
 	p.do(p.agent.Forgotten("the log is another one"))
@@ -56,5 +95,15 @@ func (h *hub) wipe(now time.Time) {
 	for _, s := range []*stream.Stream{h.Events, h.Plans} {
 		h.before[s] += h.heard[s]
 		h.heard[s] = 0
+	}
+}
+
+// restore puts back what was backed up. The judge's log goes on behind what was said before.
+func (h *hub) restore() {
+	h.Server.Restore(h.backup)
+	for _, s := range []*stream.Stream{h.Events, h.Plans} {
+		ends := s.Ends()
+		h.before[s] += h.heard[s] - ends
+		h.heard[s] = ends
 	}
 }

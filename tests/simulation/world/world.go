@@ -54,7 +54,8 @@ type World struct {
 	misled      bool                      // the log was found wrong
 	lies        bool                      // a node lies
 	emptied     bool                      // payloads were dropped before all had read them
-	wiped       bool                      // the hub's store was
+	wiped       bool                      // the hub's store was, or an older one was restored
+	accepts     bool                      // a user accepts an older log, where the cluster asks for it
 	judged      int                       // events of the log that are kept; zero: all
 	planned     []ledger.Plan
 	trained     []ledger.Entry
