@@ -96,6 +96,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
 		logs, server.URL(), o.cluster)
+	go tellOlder(ctx, server.URL(), o.cluster, out)
 	if err := store.watch(ctx); err != nil {
 		return err
 	}

@@ -20,6 +20,7 @@ func (w *World) wipe() {
 	}
 	w.look()
 	w.wiped = true
+	w.hub.forgetHalf()
 	w.hub.wipe(w.hubTime())
 	w.replaced((*stream.Follower).Begin)
 }
@@ -39,6 +40,7 @@ func (w *World) restore() {
 	}
 	w.look()
 	w.wiped = true
+	w.hub.forgetHalf()
 	w.hub.restore()
 	w.replaced((*stream.Follower).End)
 }
@@ -96,6 +98,27 @@ func (h *hub) wipe(now time.Time) {
 		h.before[s] += h.heard[s]
 		h.heard[s] = 0
 	}
+}
+
+// forgetHalf has the judge forget a commitment whose plan was not stored when the store went: nobody has the plan, nor has any log.
+func (h *hub) forgetHalf() {
+	isHalf := func(event events.Event) bool {
+		if event.Kind != events.Committed {
+			return false
+		}
+		commitment, err := events.Open[events.Commitment](event)
+		return err == nil && commitment.Generation > uint64(len(h.plans()))
+	}
+	log := h.log[h.Events]
+	i := slices.IndexFunc(log, isHalf)
+	if i < 0 {
+		return
+	}
+	log = slices.Delete(log, i, i+1)
+	for ; i < len(log); i++ {
+		log[i].Sequence--
+	}
+	h.log[h.Events], h.before[h.Events] = log, h.before[h.Events]-1
 }
 
 // restore puts back what was backed up. The judge's log goes on behind what was said before.
