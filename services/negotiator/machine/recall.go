@@ -41,7 +41,7 @@ type recall struct {
 type few struct {
 	Plan    string `json:"plan"`
 	Placed  int    `json:"placed"`  // nodes that the plan gives something to train
-	Patient bool   `json:"patient"` // the others have had the time to come
+	Patient bool   `json:"patient"` // all others have had the time to come, whichever plan they tell
 }
 
 // Began tells when the log was made, by its own clock.
@@ -182,9 +182,7 @@ func (m *Machine) recalls(members []events.Member) (asked []string) {
 func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.Event {
 	under, past := m.state.Negotiation, m.past()
 	if plan := consent.Plan; plan != nil && m.isThat(plan, past) {
-		if m.state.Recall.Few.Plan != past.Plan {
-			m.state.Recall.Few = few{Plan: past.Plan, Placed: len(placedBy(plan))}
-		}
+		m.state.Recall.Few.Plan, m.state.Recall.Few.Placed = past.Plan, len(placedBy(plan)) // who tells another each time gains no time
 		if m.lacksTellers() {
 			return m.awaitTellers(cause, plan, past)
 		}
