@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -258,30 +257,6 @@ func TestWhatIsWrongIsFoundAndNothingElse(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestTheRoomUnderNATSStoreIsToldWhereThatIsHere(t *testing.T) {
-	says := func(store string) (says string) {
-		for _, finding := range (&doctor{store: store}).disk(t.Context()) {
-			if strings.Contains(finding.Says, "NATS' store") || strings.Contains(finding.Do, "--store") {
-				says = finding.State + ": " + finding.Says
-			}
-		}
-		return says
-	}
-	t.Chdir(t.TempDir())
-	if said := says(""); said != "" {
-		t.Errorf("of a store that is nowhere it says %q", said)
-	}
-	if said := says("elsewhere"); !strings.HasPrefix(said, wrong+": elsewhere: ") {
-		t.Errorf("of a store that is named and not there it says %q", said)
-	}
-	if err := os.Mkdir("reknit-data", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if said := says(""); !strings.Contains(said, "reknit-data, of NATS' store, has ") || !strings.HasSuffix(said, " left") {
-		t.Errorf("of the store of reknit up it says %q", said)
 	}
 }
 
