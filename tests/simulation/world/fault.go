@@ -200,9 +200,7 @@ var verbs = []verb{
 	{"trim log", func(w *World, _ args) { w.trim() }},
 	{"trim plans", func(w *World, _ args) { w.trimPlans() }},
 	{"drop payloads", func(w *World, _ args) { w.dropPayloads() }},
-	{"clock jumps SECONDS", func(w *World, a args) {
-		w.hub.skew += a.seconds()
-	}},
+	{"clock jumps SECONDS", func(w *World, a args) { w.hub.skew += a.seconds() }},
 	{"crash SERVICE", func(w *World, a args) {
 		if i := w.services[a["SERVICE"]].last(); i != nil {
 			i.crash()
