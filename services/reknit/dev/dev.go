@@ -94,9 +94,6 @@ func conclude(report Report, options Options, screen *screen, runError error) er
 	if runError == nil {
 		runError = report.verdict()
 	}
-	if runError == nil && options.Script == "" { // changes of a script may come so close that links are not known again
-		runError = report.frugal()
-	}
 	if runError != nil {
 		report.Error = runError.Error()
 	}

@@ -1,7 +1,6 @@
 package dev
 
 import (
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -57,21 +56,5 @@ func TestTheLeastIsThatOfAllOrdersOfNodes(t *testing.T) {
 		if want := leastOfAll(fetches(places, holders, units), 0, nodes); !known || least != want {
 			t.Errorf("seed %d: %d bytes, known %v, expected %d", seed, least, known, want)
 		}
-	}
-}
-
-func TestARunFailsWhereALeaveMovedMoreThanItsShapeAsksFor(t *testing.T) {
-	leave := Change{Kind: events.ChangeLeave, Healed: true, BytesMoved: 111, LeastBytes: 100, leastKnown: true}
-	report := Report{unjudged: true, Changes: []Change{leave}}
-	if err := report.frugal(); !errors.Is(err, ErrNotHealed) {
-		t.Errorf("%v of 111 bytes where 100 are the least", err)
-	}
-	report.Changes[0].BytesMoved = 110
-	if err := report.frugal(); err != nil {
-		t.Errorf("%v of 110 bytes where 100 are the least", err)
-	}
-	report.Changes = []Change{{Kind: events.ChangeLeave, Healed: true, BytesMoved: 5}}
-	if err := report.frugal(); err != nil {
-		t.Errorf("%v where the least is not known", err)
 	}
 }

@@ -136,16 +136,6 @@ func (r *Report) verdict() error {
 	return nil
 }
 
-// frugal fails where a change moved more than it must.
-func (r *Report) frugal() error {
-	for _, change := range r.Changes {
-		if err := change.beyondLeast(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func because(reason string) string {
 	if reason == "" {
 		return ""
