@@ -156,6 +156,25 @@ func TestAModelTooLargeForANodeIsShardedOverMore(t *testing.T) {
 	}
 }
 
+// An agent whose script is gone takes part with next to no memory, and gives what that left.
+func TestAShardedJobIsPlannedForThoseWhoHaveTheMemoryForAShard(t *testing.T) {
+	s := shardedJob(7)
+	s.MemoryBytes[2] = 1
+	s.PipelineLength.Least, s.PipelineLength.Most = 2, 2
+	c := onlyCandidate(t, s)
+	if _, placed := c.PeakBytes["n3"]; c.Shape() != "2+2+2" || placed {
+		t.Errorf("groups of %s, n3 has a place: %v", c.Shape(), placed)
+	}
+	s.MemoryBytes[4], s.MemoryBytes[5] = 1, 1
+	if c = onlyCandidate(t, s); c.Shape() != "2+2" {
+		t.Errorf("groups of %s: expected two of four nodes", c.Shape())
+	}
+	s.DataParallel.Least = 3
+	if _, err := Choose(s); err == nil || !strings.Contains(err.Error(), "memory") {
+		t.Errorf("three groups of four nodes: %v", err)
+	}
+}
+
 func TestPlansOfEachKindKeepEveryRule(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 12))
 	for range 300 {

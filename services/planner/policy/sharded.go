@@ -24,11 +24,10 @@ func sharded(s Situation) ([]Candidate, error) {
 	var candidates []Candidate
 	var refused error
 	for length := max(1, s.PipelineLength.Least); length <= min(longest, len(nodes)); length++ {
-		groups := s.widest(len(nodes) / length)
-		if groups < max(1, s.DataParallel.Least) {
+		if s.widest(len(nodes)/length) < max(1, s.DataParallel.Least) {
 			break
 		}
-		candidate, err := t.seat(s.groups(groups, length), choice{nodes: nodes})
+		candidate, err := t.grouped(nodes, length)
 		if err != nil {
 			refused = cmp.Or(refused, err)
 			continue
@@ -40,6 +39,24 @@ func sharded(s Situation) ([]Candidate, error) {
 	}
 	return nil, cmp.Or(refused, fmt.Errorf("pipelines: expected %d groups of %d nodes, got %d nodes and %d micro-batches",
 		max(1, s.DataParallel.Least), max(1, s.PipelineLength.Least), len(nodes), s.MicroBatches))
+}
+
+// grouped is as many groups of so many nodes as there are nodes for: all of them or, where some are too small for their shard, those that
+// have the memory for any. An agent that gives what its script left has next to none.
+func (t *seating) grouped(nodes []int, length int) (Candidate, error) {
+	s := t.situation
+	plan := s.groups(s.widest(len(nodes)/length), length)
+	candidate, err := t.seat(plan, choice{nodes: nodes})
+	if err == nil {
+		return candidate, nil
+	}
+	need := slices.Max(s.groupPeakBytes(plan.Pipelines[0].Stages))
+	large := slices.DeleteFunc(slices.Clone(nodes), func(node int) bool { return s.MemoryBytes[node] < need })
+	groups := s.widest(len(large) / length)
+	if len(large) == len(nodes) || groups < max(1, s.DataParallel.Least) {
+		return Candidate{}, err
+	}
+	return t.seat(s.groups(groups, length), choice{nodes: large})
 }
 
 // groups are so many of so many nodes, with about as many micro-batches each.
