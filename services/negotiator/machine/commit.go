@@ -49,7 +49,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		m.state.Abandoned = plan.Generation
 	}
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Tellers = false, false, false, 0, nil
-	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.WentBack = 0, 0, 0, under.Back != nil
+	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.Reasked, m.state.WentBack = 0, 0, 0, 0, under.Back != nil
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	m.state.Breaks.Dispute, m.state.Recall = dispute{}, recall{}
 	m.state.Prices.committed()

@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -103,15 +102,19 @@ func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events
 		return append(m.callBack(cause), m.hold("no node is left", m.holdersOf(nil)...)(cause)...)
 	}
 	pressing := slices.DeleteFunc(slices.Clone(changes), func(change events.Change) bool { return !urgent(change) })
-	switch reason := m.cannotStop(); {
+	reason := m.cannotStop()
+	if reason == "" && m.state.Paused {
+		reason = "a step was given up, and no plan follows"
+	}
+	switch {
 	case len(pressing) > 0:
 		return m.open(cause, pressing, false)
-	case reason == "" && !m.state.Paused:
+	case reason == "":
 		return m.open(cause, changes, true)
 	case m.state.Stopping != "":
-		return m.callOff(cause, cmp.Or(reason, "a step was given up, and no plan follows"))
+		return m.callOff(cause, reason)
 	}
-	return m.callOff(cause, "no node would be left to hold the layers")
+	return m.callOff(cause, "no node would be left to hold the layers, and training cannot stop with a snapshot: "+reason)
 }
 
 // callBack has those who are on their way out ask for a place again, and claim what they hold: nobody is left to go on

@@ -33,24 +33,46 @@ func (m *Machine) delayed(cause events.Event, delay events.Delay) []events.Event
 	return nil
 }
 
-// excuse returns for how many seconds a busy member is waited for since it first asked for time.
-func (m *Machine) excuse(node string, asked busy) float64 {
-	known := protocol.Record{
-		Step: m.stepSeconds(), Pauses: slices.Collect(maps.Values(m.state.Pauses)), Unkept: m.state.Failed[node].Unkept,
+// excuses returns a function that tells for how many seconds a busy member is waited for since it first asked for time.
+func (m *Machine) excuses() func(node string, asked busy) float64 {
+	step, pauses, stepped := m.stepSeconds(), slices.Collect(maps.Values(m.state.Pauses)), m.stepped()
+	return func(node string, asked busy) float64 {
+		known := protocol.Record{Step: step, Pauses: pauses, Unkept: m.state.Failed[node].Unkept, Stepped: stepped(node)}
+		return known.Excuse(asked.Seconds)
 	}
-	if member := m.state.Members[node]; member != nil && m.state.Plan != nil {
-		known.Stepped = member.Stepped == m.state.Plan.Generation
+}
+
+// stepped returns a function that tells whether a member has made a step under the plan in force. A step ends for all who train or for
+// nobody: where more than half of them tell of one, all have made it, whoever keeps that to itself.
+func (m *Machine) stepped() func(node string) bool {
+	if m.state.Plan == nil {
+		return func(string) bool { return false }
 	}
-	return known.Excuse(asked.Seconds)
+	train, tell := 0, 0
+	holds := m.state.Plan.HoldsOfAll()
+	has := func(node string) bool {
+		member := m.state.Members[node]
+		return member != nil && member.Stepped == m.state.Plan.Generation
+	}
+	for node := range holds {
+		train++
+		if has(node) {
+			tell++
+		}
+	}
+	return func(node string) bool {
+		_, trains := holds[node]
+		return has(node) || trains && 2*tell > train
+	}
 }
 
 // unexcused returns which of the silent are not waited for any longer: those that did not ask for time, whose time is over, or
 // of which nobody needs a unit, for they can claim later what they hold. Placed are the units of each member that trains.
 func (m *Machine) unexcused(silent []string, placed map[string][]int, now time.Time) []string {
-	lacking := m.lacksUnits(silent, placed)
+	lacking, excuse := m.lacksUnits(silent, placed), m.excuses()
 	return slices.DeleteFunc(silent, func(node string) bool {
 		asked, delayed := m.state.Busy[busyKey(m.state.Negotiation.Phase, node)]
-		return delayed && now.Sub(asked.Since).Seconds() < m.excuse(node, asked) && (len(placed[node]) > 0 || lacking)
+		return delayed && now.Sub(asked.Since).Seconds() < excuse(node, asked) && (len(placed[node]) > 0 || lacking)
 	})
 }
 
@@ -90,16 +112,24 @@ func (m *Machine) noteUnkept(nodes []string, now time.Time) {
 }
 
 // excusedFor returns for how many seconds from the beginning of the present wait those are waited for who asked for time: until the
-// first of them has had it. Zero: nobody asked. Waits that grow would else have it more than it was given.
+// first of them has had it. Zero: nobody asked, or whoever did had its time before the last answer was due, and is still waited for: it is
+// the last to hold a unit. Waits that grow would else have it more than it was given.
 func (m *Machine) excusedFor() float64 {
+	if len(m.state.Busy) == 0 {
+		return 0
+	}
 	phase, log, soonest := m.state.Negotiation.Phase, m.state.Heard.Add(m.since), 0.0
+	least, excuse := m.answerSeconds(), m.excuses()
 	for key, asked := range m.state.Busy {
 		node, here := strings.CutPrefix(key, busyKey(phase, ""))
 		if !here {
 			continue
 		}
-		left := m.excuse(node, asked) - log.Sub(asked.Since).Seconds() + m.waits.waited.Seconds()
-		if left = max(left, m.answerSeconds()); soonest == 0 || left < soonest {
+		left := excuse(node, asked) - log.Sub(asked.Since).Seconds() + m.waits.waited.Seconds()
+		if isOver := left < -least; isOver {
+			continue
+		}
+		if left = max(left, least); soonest == 0 || left < soonest {
 			soonest = left
 		}
 	}

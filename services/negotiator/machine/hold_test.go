@@ -20,7 +20,12 @@ func TestTheLastOnesMayNotLeave(t *testing.T) {
 	}
 	last := w.said[len(w.said)-1]
 	refused := slices.ContainsFunc(w.said, func(e events.Event) bool {
-		return e.Kind == events.MembershipRefused && must[events.Refusal](t, e).Refused == events.ChangeLeave
+		if e.Kind != events.MembershipRefused {
+			return false
+		}
+		refusal := must[events.Refusal](t, e)
+		return refusal.Refused == events.ChangeLeave && strings.Contains(refusal.Reason, "no node would be left") &&
+			strings.Contains(refusal.Reason, "n1 writes no snapshots")
 	})
 	if !refused {
 		t.Fatalf("last said %s: %s", last.Kind, last.Data)

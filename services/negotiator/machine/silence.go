@@ -227,11 +227,17 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	lag := cause.Logged.Sub(cause.Time)
 	away := lag-m.state.Lag > hubAway
 	m.state.Lag = lag
-	if len(silent) == len(m.expected()) || away {
+	switch {
+	case away:
 		return nil // the way to them is at fault, or this service
+	case len(silent) == len(m.expected()):
+		return m.askAgain(cause) // likewise, unless none of them knows any more that it was asked
 	}
 	placed := m.state.placed()
 	spare, last := protocol.Spare(placed, m.unexcused(silent, placed, cause.Logged))
+	if len(spare) == 0 && len(last) > 0 && under.Round > 1 && m.othersHaveAll() {
+		spare = last
+	}
 	if len(spare) > 0 {
 		m.noteUnkept(spare, cause.Logged)
 		return m.giveUp(cause, spare, "no answer in time: given up", false)
@@ -239,8 +245,31 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	if len(last) == 0 {
 		return nil
 	}
-	return []events.Event{m.sayHeld(cause,
-		fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)}
+	return append(m.askAgain(cause), m.sayHeld(cause,
+		fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last))
+}
+
+// othersHaveAll reports whether those who have consented have all units of a step that was trained under the plan in force, while all
+// stand still: somebody came back with what a silent one holds, and is contradicted by nobody.
+func (m *Machine) othersHaveAll() bool {
+	under := m.state.Negotiation
+	if m.state.Plan == nil || under.Phase != protocol.Consenting || !under.Opening.Abandon || len(m.steps()) == 0 {
+		return false
+	}
+	held, _ := m.held(m.window())
+	_, _, all := protocol.ResumePoint(m.state.Job.Units(), held)
+	return all
+}
+
+// askAgain opens the negotiation anew where several waits in a row brought nothing, and nobody can be given up: a process that has lost
+// its answer, or never heard the question, has another one. Each time it is waited for twice as long, so that 1,000 nodes who answer
+// each question say no more than they do to one change every ten minutes.
+func (m *Machine) askAgain(cause events.Event) []events.Event {
+	if m.state.Negotiation.Round < 2+m.state.Reasked {
+		return nil
+	}
+	m.state.Reasked = min(m.state.Reasked+1, protocol.MostDoublings)
+	return m.abort(cause, "nobody can go on without an answer that does not come: all are asked again", m.openNext)
 }
 
 // admit negotiates the join of a node that has waited for its turn.

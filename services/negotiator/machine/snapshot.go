@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -20,15 +22,25 @@ func (m *Machine) mayAsk() bool {
 	return !opening.Snapshots && m.readers(opening.Changes)
 }
 
-// noteMisread has the next attempt do without what nodes can read that spoilt this one: what they read is nothing, or
-// not what others have.
+// noteMisread has the next attempt do without the snapshot that nodes could not read: they have an older one perhaps. Who misreads another
+// one, too, is not asked for any: what it reads is nothing, or not what others have.
 func (m *Machine) noteMisread(nodes []string) {
-	if m.state.Negotiation.Snapshot.Plan == "" {
+	snapshot := m.state.Negotiation.Snapshot
+	if snapshot.Plan == "" {
 		return
 	}
 	for _, node := range nodes {
-		m.state.Misread[node] = true
+		for key := range m.state.Misread {
+			if strings.HasPrefix(key, node+" ") {
+				m.state.Misread[node] = true
+			}
+		}
+		m.state.Misread[misreadKey(node, snapshot)] = true
 	}
+}
+
+func misreadKey(node string, snapshot protocol.Snapshot) string {
+	return fmt.Sprint(node, " ", snapshot.Plan, " ", snapshot.ConsumedSamples)
 }
 
 // counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from
@@ -52,6 +64,9 @@ func (m *Machine) stored() []protocol.Stored {
 				continue
 			}
 			of := protocol.Snapshot{Plan: snapshot.Plan, ConsumedSamples: snapshot.ConsumedSamples}
+			if m.state.Misread[misreadKey(node, of)] {
+				continue
+			}
 			for _, units := range snapshot.Units {
 				held := protocol.Held{Node: node, First: units.First, End: units.End, Steps: []uint64{snapshot.Step}}
 				stored = append(stored, protocol.Stored{Held: held, Snapshot: of})

@@ -36,7 +36,7 @@ type state struct {
 	Lacking     time.Time              `json:"lacking"`   // since when who alone may have the last steps is waited for; zero: nobody
 	Ask         bool                   `json:"ask"`       // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`    // a step was abandoned: only a new plan lets trainers go on
-	Misread     map[string]bool        `json:"misread"`   // nodes that could not read a snapshot lately
+	Misread     map[string]bool        `json:"misread"`   // by "node plan position": snapshots that nodes could not read lately; by node: two of them
 	Gone        map[string]string      `json:"gone"`      // incarnations of Plan that are proven to be gone, by node
 	Fallen      map[string]uint64      `json:"fallen"`    // steps that nodes had completed which were lost since the last commit
 	Recall      recall                 `json:"recall,omitzero"`
@@ -53,6 +53,7 @@ type state struct {
 	Shifts      map[string]shift       `json:"shifts"`             // by node: changes that its links have brought about lately
 	Deferred    bool                   `json:"deferred"`           // lost nodes were waited for since the last commit: once is enough
 	Tellers     []string               `json:"tellers"`            // of failed transfers, one for each negotiation in a row that failed so
+	Reasked     int                    `json:"reasked"`            // negotiations since the last commit that were opened anew for an answer that nobody can do without
 	Unanswered  int                    `json:"unanswered"`         // questions in a row that the planner or the restorer did not answer
 	Blamed      map[string]int         `json:"blamed"`             // failed transfers since the last commit, by the node that is to blame
 	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once

@@ -77,10 +77,11 @@ func (r Record) Excuse(needs float64) float64 {
 	return math.Ldexp(known, -r.Unkept)
 }
 
-const mostDoublings = 6
+// MostDoublings is how often a wait becomes twice as long at most.
+const MostDoublings = 6
 
 // Grown returns a wait that doubles with each round in which nothing came of it, up to 64 times: who waits for long
 // writes little.
 func Grown(seconds float64, round int) float64 {
-	return seconds * float64(int(1)<<min(round, mostDoublings))
+	return seconds * float64(int(1)<<min(round, MostDoublings))
 }
