@@ -26,6 +26,8 @@ func (w *World) checkStored(event events.Event) {
 			w.missedAfterwards(payload)
 			w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 		}
+	case *events.CompleteSnapshot:
+		w.noteComplete(payload)
 	case *events.Hold:
 		w.isHeld = true
 		if w.held = payload.Step; w.held != nil && w.healed {

@@ -72,19 +72,19 @@ type incarnation struct{ node, incarnation string }
 // allEnded lets time pass until the job is complete and nobody trains any more, or is bound to stand still because what is
 // missing is nowhere.
 func (w *World) allEnded() (held bool) {
-	for end := w.now + patience; w.now < end; {
+	for began := w.now; w.now < began+w.patience(); {
 		w.Run(time.Second)
 		switch {
 		case w.ended && w.living() == 0:
 			return false
-		case !w.ended && w.now > end-patience+time.Minute && !w.recoverable():
+		case !w.ended && w.now > began+time.Minute && !w.recoverable():
 			return true
 		}
 	}
 	if !w.ended && !w.recoverable() {
 		return true
 	}
-	w.violation("the job is not at its end %v after the last fault: complete %v, %d live, %s", patience, w.ended, w.living(),
+	w.violation("the job is not at its end %v after the last fault: complete %v, %d live, %s", w.patience(), w.ended, w.living(),
 		w.whatIsMissing(w.steps, nil))
 	return false
 }

@@ -38,7 +38,9 @@ func (p *process) close(negotiation string) {
 func (p *process) export(a agent.Export) agent.Result {
 	found, ok := p.state.find(a.Unit, a.Step)
 	if a.Snapshot != "" {
-		found, ok = p.node.readable(p.bucket)[retention.ID{Step: a.Step, Plan: a.Snapshot}][a.Unit]
+		id := retention.ID{Step: a.Step, Plan: a.Snapshot}
+		found, ok = p.node.readable(p.bucket)[id][a.Unit]
+		ok = ok && !p.isTorn(id, a.Unit)
 	}
 	if !ok {
 		return agent.Failed{Task: a.Task, Reason: "it does not hold the unit at that step"}

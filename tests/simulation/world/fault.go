@@ -2,7 +2,6 @@ package world
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +39,22 @@ var verbs = []verb{
 		w.bucket.away = true
 		a.after(w, func() { w.bucket.away = false })
 	}},
+	{"disk of NODE is full", func(w *World, a args) {
+		d := a.node(w).disk
+		d.full = true
+		a.after(w, func() { d.full = false })
+	}},
+	{"disk of NODE is read-only", func(w *World, a args) {
+		d := a.node(w).disk
+		d.readOnly = true
+		a.after(w, func() { d.readOnly = false })
+	}},
+	{"disk of NODE takes SECONDS", func(w *World, a args) {
+		d := a.node(w).disk
+		d.takes = a.seconds()
+		a.after(w, func() { d.takes = 0 })
+	}},
+	{"disk of NODE tears", func(w *World, a args) { w.tear(a.node(w)) }},
 	{"pause NODE", func(w *World, a args) { w.pause(a.node(w)); a.after(w, func() { w.resume(a.node(w)) }) }},
 	{"start second NODE", func(w *World, a args) {
 		if first := w.startSecond(a.node(w)); first != nil {
@@ -107,7 +122,7 @@ var verbs = []verb{
 	{"rename NODE TIMES", func(w *World, a args) { w.renamed(a.node(w), int(a.number("TIMES"))) }},
 	{"withhold NODE KIND", func(w *World, a args) {
 		n := a.node(w)
-		n.silent = events.Kind(a["KIND"])
+		w.withheld, n.silent = true, events.Kind(a["KIND"])
 		a.after(w, func() { n.silent = "" })
 	}},
 	{"retry step", func(w *World, _ args) { w.release(false) }},
@@ -309,39 +324,6 @@ func (w *World) leave(n *node, deadline time.Duration) {
 	if n.process != nil && !n.process.paused && n.process.stands == nil {
 		n.process.do(n.process.agent.Leave(w.time(), "asked by the script", deadline))
 	}
-}
-
-// spoil changes one unit that a node trains, as a bit that flips in memory does.
-func (w *World) spoil(n *node) {
-	if n.process == nil {
-		return
-	}
-	for unit, trained := range n.process.state.trained {
-		if trained {
-			if w.witnesses[unit] == nil {
-				w.witnesses[unit] = w.witnessesOf(unit)
-			}
-			copied := &n.process.state.kept[unit][0]
-			copied.value ^= 1 << 17
-			w.stains[unit] = append(w.stains[unit], *copied)
-			return
-		}
-	}
-}
-
-// witnessesOf returns the processes that train a unit, but for those who have it from others and were not compared since.
-func (w *World) witnessesOf(unit int) map[*process]bool {
-	witnesses, plan := map[*process]bool{}, w.newestPlan()
-	for _, n := range w.nodes {
-		p := n.process
-		if p == nil || !p.state.trained[unit] {
-			continue
-		}
-		fetched := plan != nil && p.done/w.compareEvery == plan.ResumeStep/w.compareEvery &&
-			slices.ContainsFunc(plan.Migration.Transfers, func(t events.Transfer) bool { return t.Unit == unit && t.To == n.name })
-		witnesses[p] = !fetched
-	}
-	return witnesses
 }
 
 // again stores the first event of a kind once more, as an operator does who plays a log back.

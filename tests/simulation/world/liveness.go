@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
@@ -13,12 +14,26 @@ import (
 // waits for up to five minutes. A cluster that holds is tried again every 30 s, and a transfer is given up after 30 s.
 const patience = 6 * time.Minute
 
+// ownWord is for how long all wait at most because one node says that it needs time, and then does not answer: as long as the
+// negotiator lets anybody have of whom it knows nothing. Half of it the next time.
+var ownWord = time.Duration(protocol.Record{}.Excuse(0) * float64(time.Second))
+
+// patience is for how long training may stand still in this run: longer where a node has kept something to itself, and never longer
+// by more than its word is worth.
+func (w *World) patience() time.Duration {
+	if w.withheld {
+		return patience + 2*ownWord
+	}
+	return patience
+}
+
 // heal mends the network and resumes whoever was stopped. The dead stay dead.
 func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness, n.reads, n.storing, n.kernel, n.breaks, n.silent = 1, 1, 0, 0, 0, ""
+		n.slowness, n.reads, n.storing, n.kernel, n.breaks, n.silent, n.lies, n.blurts = 1, 1, 0, 0, 0, "", nil, ""
+		n.disk.heal()
 		w.unhang(n)
 		for _, p := range n.processes() {
 			if p.paused {
@@ -34,7 +49,8 @@ func (w *World) heal() {
 		}
 	}
 	clear(w.hub.odds)
-	w.bucket.away, w.deadly, w.healed = false, nil, true
+	w.bucket.heal()
+	w.deadly, w.healed = nil, true
 	w.after(operatorTakes, func() { w.release(false) })
 	for _, bound := range w.hub.stores() {
 		bound(0)
@@ -50,19 +66,19 @@ func (w *World) goOn() (held bool) {
 		return w.allEnded()
 	}
 	from := w.newest
-	for end := w.now + patience; w.now < end; {
+	for began := w.now; w.now < began+w.patience(); {
 		w.Run(time.Second)
 		if w.whatIsMissing(from+3, nil) == "" {
 			return false
 		}
-		if w.now > end-patience+time.Minute && !w.recoverable() {
+		if w.now > began+time.Minute && !w.recoverable() {
 			return true
 		}
 	}
 	if !w.recoverable() {
 		return true
 	}
-	w.violation("training does not go on %v after the last fault, though all state is there: %s", patience, w.whatIsMissing(from+3, nil))
+	w.violation("training does not go on %v after the last fault, though all state is there: %s", w.patience(), w.whatIsMissing(from+3, nil))
 	return false
 }
 
@@ -70,7 +86,7 @@ func (w *World) goOn() (held bool) {
 func (w *World) othersGoOn(fault string) {
 	node := w.stays(fault)
 	from := w.newest
-	for end := w.now + patience; w.now < end; {
+	for began := w.now; w.now < began+w.patience(); {
 		w.Run(time.Second)
 		if w.ended || w.whatIsMissing(from+3, node) == "" {
 			return
@@ -79,7 +95,7 @@ func (w *World) othersGoOn(fault string) {
 	all, _ := w.wholeStep(func(*process) bool { return true })
 	others, whole := w.wholeStep(func(p *process) bool { return p.node != node })
 	if whole && others+apart >= all {
-		w.violation("%v after %s all others still stand: %s", patience, fault, w.whatIsMissing(from+3, node))
+		w.violation("%v after %s all others still stand: %s", w.patience(), fault, w.whatIsMissing(from+3, node))
 	}
 }
 
@@ -88,8 +104,10 @@ const apart = 2
 
 // stays does what is to stay, and returns the node that it is done to.
 func (w *World) stays(fault string) *node {
-	if err := w.Do(fault); err != nil {
-		panic(err) // scripts are drawn from the same table
+	for one := range strings.SplitSeq(fault, "; ") {
+		if err := w.Do(one); err != nil {
+			panic(err) // scripts are drawn from the same table
+		}
 	}
 	for _, word := range strings.Fields(fault) {
 		if n := w.byName(word); n != nil {

@@ -72,6 +72,7 @@ type process struct {
 	share        share        // of its samples
 	stands       *leftover    // what the last script left; its agent takes part without one. Nil: there is a script
 	pulseAgain   func()
+	unreadable   map[*part]bool // of snapshots, as it has found
 }
 
 // launch starts a process of a node, which has nothing but what its agent kept of the last one.

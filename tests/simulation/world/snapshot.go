@@ -15,6 +15,10 @@ type tier struct {
 	units int // of a complete snapshot; zero: only its host reads it
 	parts []*part
 	away  bool // nothing is written or read
+
+	full     bool          // there is room for what lies there, and for no more
+	readOnly bool          // nothing is written or removed
+	takes    time.Duration // to write a part, beside what is usual
 }
 
 // part is what one node wrote of a snapshot.
@@ -22,6 +26,7 @@ type part struct {
 	retention.Part
 	samples  uint64          // consumed by then
 	versions map[int]version // by unit
+	torn     bool            // its bytes are not what its manifest says, as whoever reads them finds
 }
 
 // keptSnapshots is how many complete snapshots a tier keeps.
@@ -53,7 +58,8 @@ func (p *process) capture(a agent.Capture) {
 			p.later(50*time.Millisecond, func() { p.capture(again) })
 			continue
 		}
-		if p.writing[share.Tier] || t.away || a.Last && t.has(p.node.name, retention.ID{Step: a.Step, Plan: a.Digest}) {
+		isWritten := a.Last && t.has(p.node.name, retention.ID{Step: a.Step, Plan: a.Digest})
+		if p.writing[share.Tier] || t.away || t.readOnly || isWritten || !p.makeRoom(t, share.Tier, a) {
 			continue
 		}
 		next := &part{
@@ -67,10 +73,11 @@ func (p *process) capture(a agent.Capture) {
 		}
 		t.parts = append(t.parts, next)
 		p.writing[share.Tier] = true
-		p.later(50*time.Millisecond+p.jitter(time.Second), func() {
+		p.later(t.takes+50*time.Millisecond+p.jitter(time.Second), func() {
 			p.writing[share.Tier] = false
-			next.Whole = !t.away
+			next.Whole = !t.away && !t.readOnly
 			t.retire(p.node.name, share.Tier, a)
+			p.checkKept(share.Tier)
 			if next.Whole {
 				p.do([]agent.Action{agent.Say{Event: p.agent.Written(p.time(), share.Tier, next.ID, share.Units)}})
 			}
@@ -96,6 +103,9 @@ func (t *tier) retire(node, name string, captured agent.Capture) {
 	if t.units > 0 {
 		complete = retention.Complete(all, t.units)
 	}
+	if t.readOnly {
+		return
+	}
 	obsolete := retention.Obsolete(all, complete, keptSnapshots, counts)
 	t.parts = slices.DeleteFunc(t.parts, func(p *part) bool {
 		_, named := plan.Member(p.Node)
@@ -110,7 +120,7 @@ func (n *node) readable(bucket *tier) map[retention.ID]map[int]version {
 	for _, t := range []*tier{bucket, n.disk} { // what the disk has is read there
 		for _, p := range t.parts {
 			for unit, v := range p.versions {
-				if !p.Whole || t.away {
+				if !p.Whole || t.away || n.process != nil && n.process.unreadable[p] {
 					continue
 				}
 				if units[p.ID] == nil {
@@ -162,7 +172,7 @@ func (w *World) hasSnapshot() bool {
 		}
 		for id, units := range n.readable(w.bucket) {
 			for unit := range units {
-				if !w.counts(id) {
+				if !w.counts(id) || !w.isWhole(n, id, unit) {
 					continue
 				}
 				if together[id] == nil {

@@ -102,10 +102,8 @@ func (p *process) adoptsNothing(adopt agent.Adopt) agent.Result {
 	return agent.Adopted{Task: adopt.Task}
 }
 
-// withHolder has a script end for good in every sixth seed, soon after which others may die, or a script come back. It draws by itself,
-// so that what else a seed does is the same without. Three things that stand still are not drawn yet: a node's fault that stays while one
-// that came back claims what that node held (seed 65 as it was drawn then), the scripts of two nodes (370), and a sharded job, whose plan
-// has a place for each node, also for one without a script (366).
+// withHolder has a script end for good in every sixth seed, soon after which others may die, another one's script end, or a script come
+// back. It draws by itself, so that what else a seed does is the same without.
 func withHolder(seed uint64, nodes, layers int, faults []Fault) []Fault {
 	r := rand.New(rand.NewPCG(seed, 37))
 	if r.IntN(6) > 0 {
@@ -118,11 +116,13 @@ func withHolder(seed uint64, nodes, layers int, faults []Fault) []Fault {
 	}
 	add(0, fmt.Sprintf("script of n%d is gone", node))
 	soon := time.Duration(r.Int64N(int64(3 * time.Second)))
-	switch r.IntN(3) {
+	switch r.IntN(4) {
 	case 0:
 		add(soon, fmt.Sprintf("kill holders of %d", r.IntN(layers)))
 		add(10*soon, fmt.Sprintf("start n%d", nodes+1))
 	case 1:
+		add(soon, fmt.Sprintf("script of n%d is gone", 1+r.IntN(nodes)))
+	case 2:
 		add(10*soon, fmt.Sprintf("start n%d", node))
 	}
 	return faults

@@ -3,16 +3,15 @@ package world
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/reknit/reknit/events"
 )
 
-// withheld are the kinds that a node may keep to itself: what others wait for. Consents and promises are not drawn: for the
-// last holder of a layer the cluster is held by its name, and the judge takes that for standing still (seeds 246 and 587 as they were
-// drawn then).
+// withheld are the kinds that a node may keep to itself: what others wait for.
 var withheld = []events.Kind{
-	events.ShardOffered, events.ShardReceived, events.PreCopyCaughtUp,
+	events.Consented, events.Consented, events.Consented, events.Promised, events.ShardOffered, events.ShardReceived, events.PreCopyCaughtUp,
 	events.PlanActivated, events.StepBroken, events.ConsentDelayed,
 }
 
@@ -26,4 +25,23 @@ func withWithheld(seed uint64, nodes int, faults []Fault) []Fault {
 	at := firstFault + time.Duration(r.Int64N(int64(lastFault-firstFault)))
 	return append(faults, Fault{At: at.Truncate(time.Millisecond), Words: fmt.Sprintf("withhold n%d %s for %ds",
 		1+r.IntN(nodes), withheld[r.IntN(len(withheld))], 2+r.IntN(30))})
+}
+
+// words are the kinds whose fields say how far a node is, how fast, or how long it needs.
+var words = []events.Kind{pulses, events.ConsentDelayed, events.PlanActivated, events.Promised}
+
+// withWord has one node of every tenth seed misbehave in two ways at once until all others train: it keeps a kind to itself, and lies in
+// whatever it says of its time and its steps. It draws by itself, so that what else a seed does is the same without.
+func withWord(seed uint64, nodes int) string {
+	r := rand.New(rand.NewPCG(seed, 41))
+	if r.IntN(10) > 0 {
+		return ""
+	}
+	node, kind := 1+r.IntN(nodes), words[r.IntN(len(words))]
+	fields := slices.DeleteFunc(fieldsOf(nodeSays()[kind]), func(f field) bool {
+		return f.path == "node" || f.path == "incarnation" || f.path == "negotiation"
+	})
+	of := fields[r.IntN(len(fields))]
+	return fmt.Sprintf("withhold n%d %s; lie n%d %s %s %s",
+		node, withheld[r.IntN(len(withheld))], node, kind, of.path, of.hows[r.IntN(len(of.hows))])
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
 	monitor "github.com/reknit/reknit/services/monitor/machine"
 	negotiator "github.com/reknit/reknit/services/negotiator/machine"
 	"github.com/reknit/reknit/services/negotiator/protocol"
@@ -70,11 +71,13 @@ type World struct {
 	// compareEvery is after how many steps replicas are compared.
 	compareEvery uint64
 	siteCount    int
-	heartbeats   []*heartbeat     // that are under way no more
-	bucket       *tier            // of snapshots that all read
-	deadly       *deadly          // nil: no step is
-	held         *events.HeldStep // told last; nil: no step was
-	healed       bool             // an operator tries again whatever step is held
+	heartbeats   []*heartbeat            // that are under way no more
+	bucket       *tier                   // of snapshots that all read
+	deadly       *deadly                 // nil: no step is
+	withheld     bool                    // a node has kept something to itself that others wait for
+	told         map[string]retention.ID // by tier: the newest snapshot that the log says is complete
+	held         *events.HeldStep        // told last; nil: no step was
+	healed       bool                    // an operator tries again whatever step is held
 }
 
 type collectiveName struct {
@@ -183,6 +186,7 @@ func New(c Cluster, verbose bool) *World {
 		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{},
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
+		told: map[string]retention.ID{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{

@@ -33,6 +33,7 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 		"uplink of s2 fails for 10s", "switch of s2 fails for 10s", "power of s2 fails for 10s",
 		"cut n2 from hub for 10s", "cut n2 from peers for 10s", "cut n1 n2 for 10s", "reset n2 for 5s", "link n1 n2 0.1 for 5s",
 		"disconnect n1 n2", "hub away for 5s", "hub electing for 5s", "requests lost 0.2 for 5s", "answers lost 0.2 for 5s",
+		"disk of n2 is full for 10s", "disk of n2 is read-only for 10s", "disk of n2 takes 9 for 10s", "disk of n2 tears",
 		"wipe store", "crash negotiator", "crash planner before publish 1", "depose restorer for 2s", "pause monitor for 2s",
 	} {
 		t.Run(strings.ReplaceAll(fault, " ", "-"), func(t *testing.T) {
