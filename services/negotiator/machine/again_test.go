@@ -105,3 +105,19 @@ func TestHowLongAMemberMayTakeFollowsFromTheStepsOfMost(t *testing.T) {
 		}
 	}
 }
+
+// n3 is frozen, and lives. The claim of another one may be of bytes that went astray, and n3 alone could contradict it.
+func TestAClaimDoesNotTakeThePlaceOfALastHolderThatIsSilent(t *testing.T) {
+	w := withALastHolder(t)
+	w.lose("n2")
+	w.bringBack(w.step, "n2")
+	w.tick(time.Minute)
+	if len(w.refusals("n3")) > 0 {
+		t.Fatalf("n3 was given up, and n2 claims what n3 has: %+v", w.refusals("n3"))
+	}
+	w.deaf["n3"], w.lacks = false, 0
+	w.tick(time.Minute)
+	if plans := w.plans(); len(plans) != 2 || len(w.refusals("n3")) > 0 {
+		t.Fatalf("%d plans, refused %+v: expected that training goes on with n3", len(plans), w.refusals("n3"))
+	}
+}

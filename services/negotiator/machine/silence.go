@@ -235,9 +235,6 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	}
 	placed := m.state.placed()
 	spare, last := protocol.Spare(placed, m.unexcused(silent, placed, cause.Logged))
-	if len(spare) == 0 && len(last) > 0 && under.Round > 1 && m.othersHaveAll() {
-		spare = last
-	}
 	if len(spare) > 0 {
 		m.noteUnkept(spare, cause.Logged)
 		return m.giveUp(cause, spare, "no answer in time: given up", false)
@@ -247,18 +244,6 @@ func (m *Machine) silence(cause events.Event) []events.Event {
 	}
 	return append(m.askAgain(cause), m.sayHeld(cause,
 		fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last))
-}
-
-// othersHaveAll reports whether those who have consented have all units of a step that was trained under the plan in force, while all
-// stand still: somebody came back with what a silent one holds, and is contradicted by nobody.
-func (m *Machine) othersHaveAll() bool {
-	under := m.state.Negotiation
-	if m.state.Plan == nil || under.Phase != protocol.Consenting || !under.Opening.Abandon || len(m.steps()) == 0 {
-		return false
-	}
-	held, _ := m.held(m.window())
-	_, _, all := protocol.ResumePoint(m.state.Job.Units(), held)
-	return all
 }
 
 // askAgain opens the negotiation anew where several waits in a row brought nothing, and nobody can be given up: a process that has lost

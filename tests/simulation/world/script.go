@@ -57,12 +57,14 @@ func NewScript(seed uint64) Script {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
 	}
 	s.drawKind(r)
-	s.Faults = withHolder(seed, s.Nodes, s.Layers, s.Faults)
 	if s.Snapshots > 0 {
 		s.Faults = withDisk(seed, s.Nodes, s.Faults)
 	}
 	if s.Stays == "" {
 		s.Stays = withWord(seed, s.Nodes)
+	}
+	if s.Stays == "" {
+		s.Faults = withHolder(seed, s.Nodes, s.Layers, s.Faults)
 	}
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	s.Steps = withEnd(seed, s.Faults)

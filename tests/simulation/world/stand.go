@@ -103,7 +103,8 @@ func (p *process) adoptsNothing(adopt agent.Adopt) agent.Result {
 }
 
 // withHolder has a script end for good in every sixth seed, soon after which others may die, another one's script end, or a script come
-// back. It draws by itself, so that what else a seed does is the same without.
+// back. It draws by itself, so that what else a seed does is the same without. A fault of one node that stays is not drawn beside it: what
+// one that came back claims may be false, and does not take the place of a silent one (seed 65 as it was drawn then).
 func withHolder(seed uint64, nodes, layers int, faults []Fault) []Fault {
 	r := rand.New(rand.NewPCG(seed, 37))
 	if r.IntN(6) > 0 {
