@@ -116,7 +116,7 @@ func TestAClaimDoesNotTakeThePlaceOfALastHolderThatIsSilent(t *testing.T) {
 		t.Fatalf("n3 was given up, and n2 claims what n3 has: %+v", w.refusals("n3"))
 	}
 	w.deaf["n3"], w.lacks = false, 0
-	w.tick(time.Minute)
+	w.tick(3 * time.Minute)
 	if plans := w.plans(); len(plans) != 2 || len(w.refusals("n3")) > 0 {
 		t.Fatalf("%d plans, refused %+v: expected that training goes on with n3", len(plans), w.refusals("n3"))
 	}
