@@ -115,9 +115,7 @@ func TestAClaimDoesNotTakeThePlaceOfALastHolderThatIsSilent(t *testing.T) {
 	if len(w.refusals("n3")) > 0 {
 		t.Fatalf("n3 was given up, and n2 claims what n3 has: %+v", w.refusals("n3"))
 	}
-	w.deaf["n3"], w.lacks = false, 0
-	w.tick(3 * time.Minute)
-	if plans := w.plans(); len(plans) != 2 || len(w.refusals("n3")) > 0 {
-		t.Fatalf("%d plans, refused %+v: expected that training goes on with n3", len(plans), w.refusals("n3"))
+	if held := w.held(); held == nil || len(held.Awaits) != 1 || held.Awaits[0] != "n3" {
+		t.Fatalf("held %+v, expected that n3 is waited for", held)
 	}
 }
