@@ -608,7 +608,7 @@ class _Agent:
 
     def _join_again(self, lost):
         """Joins the agent that comes in place of the one before, with the state that this trainer holds."""
-        _say(f"reknit: the session with the agent at {self.path} is over: joining again, for {_WAIT_SECONDS:.0f} s at most")
+        say(f"reknit: the session with the agent at {self.path} is over: joining again, for {_WAIT_SECONDS:.0f} s at most")
         until = time.monotonic() + _WAIT_SECONDS
         while True:
             try:
@@ -703,19 +703,19 @@ class _Agent:
                     self._give_up(json.loads(line)["abort"])
                 elif line.startswith(b'{"waits"') and not _NO_OTHER:  # else the agent's log stands beside ours
                     held = json.loads(line)
-                    _say(f"reknit: training waits since {held['since']}: {held['waits']}" if held["waits"] else
+                    say(f"reknit: training waits since {held['since']}: {held['waits']}" if held["waits"] else
                          "reknit: training goes on")
                 elif line.startswith(b'{"leaving"'):
                     self.leaves.append(json.loads(line)["leaving"])
                 elif line.startswith(b'{"late"') and not _NO_OTHER:
-                    _say(f"reknit: {json.loads(line)['late']}")
+                    say(f"reknit: {json.loads(line)['late']}")
 
     def part(self, reason=""):
         """Ends this trainer for the agent, which keeps the state that it leaves: nothing is changed there any more."""
         try:
             self.ends()
         except Exception:  # the state of a device that failed, say: others must have it
-            _say(traceback.format_exc())
+            say(traceback.format_exc())
         self.alive.close()  # before the session, after whose end agents look at it
         with self.lock:
             self.lost = True
@@ -745,10 +745,10 @@ class _Agent:
             try:
                 abort()
             except Exception:  # the script's: later steps are to be given up all the same
-                _say(traceback.format_exc())
+                say(traceback.format_exc())
 
 
-def _say(text):
+def say(text):
     """Tells whoever reads the script's errors; where nobody does any more, training goes on all the same."""
     try:
         print(text, file=sys.stderr)
@@ -846,7 +846,7 @@ def _tell_refusals():
 
     def tell(kind, error, trace):
         if getattr(error, "refused", False):
-            _say(refusal(error, trace))
+            say(refusal(error, trace))
         else:
             before(kind, error, trace)
 

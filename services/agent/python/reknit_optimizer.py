@@ -134,6 +134,15 @@ def settings_of(optimizer):
     return [{name: rounded(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
 
 
+def other_settings(own, optimizer):
+    """Yields a text for each setting of an optimizer that is not one's own any more (settings_of): the state of others has brought it."""
+    for n, (before, now) in enumerate(zip(own, settings_of(optimizer))):
+        for name in sorted(before.keys() & now.keys()):
+            if before[name] != now[name]:
+                yield (f"{name} of optimizer.param_groups[{n}] is {', '.join(map(str, now[name]))}, as where the state came from, "
+                       f"and not {', '.join(map(str, before[name]))}, as in this script")
+
+
 FIXED = ("weight_decay", "eps")  # numbers that no schedule and no checkpoint changes
 
 

@@ -235,9 +235,13 @@ class State:
         for unit in () if self.mapped else took:
             for tensor, view in self.pairs[unit]:
                 self._after_step(tensor).copy_(view)
+        own = reknit_optimizer.settings_of(self.optimizer)
         if took:
             self._versions, self.taken = [], self.taken + 1
         self.undo()
+        if took and self.taken == 1:
+            for told in reknit_optimizer.other_settings(own, self.optimizer):
+                reknit.say(f"reknit: {told}: a job's settings move with its state. To change one, set it from step.index before step.commit()")
 
     def set_aside(self):
         """Has the next undo bring back the state as it is: taken from others, who have done with the step all that their scripts do."""

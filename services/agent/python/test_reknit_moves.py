@@ -2,6 +2,7 @@
 
 import copy
 import contextlib
+import io
 import random
 import unittest
 import unittest.mock
@@ -208,6 +209,19 @@ class Optimizers(Same):
             reknit_optimizer.apply(optimizer, 0.5, lambda: (optimizer.step(), optimizer.param_groups[0].update(lr=3.0)))
             self.assertEqual(3, optimizer.param_groups[0]["lr"])
             self.assertNotIn("step", vars(optimizer))
+
+
+class Settings(unittest.TestCase):
+    def test_who_takes_the_state_of_others_is_told_which_of_its_settings_were_replaced(self):
+        job, joiner, said = join(*replica()), replica(), io.StringIO()
+        joiner[1].param_groups[0]["lr"] = 0.5
+        with contextlib.redirect_stderr(said):
+            state = taken(job.state, *joiner)
+            self.assertIn(f"lr of optimizer.param_groups[0] is {joiner[1].param_groups[0]['lr']:.6g}, as where the state came from, "
+                          "and not 0.5, as in this script", said.getvalue())
+            said.truncate(0)
+            state.adopt(2, range(len(state.sizes)))
+        self.assertEqual("", said.getvalue().strip("\0"))
 
 
 class Average(torch.nn.Module):

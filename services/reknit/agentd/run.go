@@ -203,7 +203,8 @@ func (p *parent) ask(signal os.Signal) {
 	if !p.asked && !p.leaving && p.server.Trainers() > 0 {
 		p.leaving, p.wished = true, time.Now()
 		slog.Warn("the trainer ends once the cluster does without it. A second signal within "+secondSignal.String()+
-			" ends it at once, and what only it holds is lost; a whole job is stopped by two to each of its trainers", "signal", signal)
+			" ends it at once, and what only it holds is lost. A whole job is stopped by reknit stop where snapshots are written, "+
+			"else by two signals to each of its trainers", "signal", signal)
 		p.server.Leave(askedToGo, leaveDeadline)
 		return
 	}
