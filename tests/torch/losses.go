@@ -22,15 +22,18 @@ func CompareLosses(healed, undisturbed []float64) error {
 		}
 		fmt.Printf("%8d %12.6f %12.6f %12.1e\n", i+1, healed[i], undisturbed[i], math.Abs(healed[i]-undisturbed[i]))
 	}
-	greatest := 0.0
+	greatest, first := 0.0, 0 // the first step whose losses are too far apart
 	for i := range healed {
-		greatest = max(greatest, math.Abs(healed[i]-undisturbed[i]))
+		apart := math.Abs(healed[i] - undisturbed[i])
+		if greatest = max(greatest, apart); apart > farthest && first == 0 {
+			first = i + 1
+		}
 	}
 	fmt.Printf("%d steps of the same samples, none skipped, none trained twice; the greatest difference is %.1e\n",
 		len(healed), greatest)
 	fmt.Println("(sums of floating-point numbers depend on their order, which changes with the processes that take part)")
 	if greatest > farthest {
-		return fmt.Errorf("losses are %.1e apart: expected at most %.0e", greatest, farthest)
+		return fmt.Errorf("losses are %.1e apart, too far from step %d on: expected at most %.0e", greatest, first, farthest)
 	}
 	return nil
 }

@@ -87,5 +87,8 @@ func run(ctx context.Context, random *rand.Rand, count int, during time.Duration
 	if err != nil {
 		return err
 	}
-	return errors.Join(torch.CompareLosses(healed, undisturbed), os.RemoveAll(directory))
+	if err := torch.CompareLosses(healed, undisturbed); err != nil {
+		return fmt.Errorf("%w; logs are in %s", err, directory)
+	}
+	return os.RemoveAll(directory)
 }
