@@ -88,7 +88,19 @@ func run(ctx context.Context, random *rand.Rand, count int, during time.Duration
 		return err
 	}
 	if err := torch.CompareLosses(healed, undisturbed); err != nil {
-		return fmt.Errorf("%w; logs are in %s", err, directory)
+		err = errors.Join(err, keep(filepath.Join(directory, "disturbed.jsonl"), stage.job.Course.Steps()),
+			keep(filepath.Join(directory, "undisturbed.jsonl"), steps))
+		return fmt.Errorf("%w; logs and all steps are in %s", err, directory)
 	}
 	return os.RemoveAll(directory)
+}
+
+// keep writes steps to a file, one a line, as they were heard.
+func keep(path string, steps []torch.Step) error {
+	var text []byte
+	for _, step := range steps {
+		text = fmt.Appendf(text, "{\"worker\":%q,\"step\":%d,\"loss\":%v,\"world\":%d,\"under\":%d,\"time\":%f}\n",
+			step.Worker, step.Number, step.Loss, step.World, step.Under, step.Time)
+	}
+	return os.WriteFile(path, text, 0o644)
 }
