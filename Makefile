@@ -31,7 +31,7 @@ with_pytorch = if found=$$(.ci/python torch); then PYTHON=$$found $1; else echo 
 
 .PHONY: test
 test: ## run every fast test of every module (PYTHON= with PyTorch, else that of .ci/python; without PyTorch some are skipped)
-	$(WITH_PYTHON) go test -vet=off -timeout 10m work # make lint vets
+	$(WITH_PYTHON) go test -vet=off -timeout 15m work # make lint vets
 	go test -count=1 ./tests/architecture ./tests/contract # what they read lies in other modules, which the cache does not see
 
 .PHONY: race
