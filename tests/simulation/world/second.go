@@ -31,7 +31,7 @@ func (w *World) startSecond(n *node) (first *process) {
 		return nil
 	}
 	first = n.process
-	first.paused = true
+	first.paused, w.doubled = true, true
 	n.launch(w)
 	return first
 }
