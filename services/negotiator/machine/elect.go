@@ -8,16 +8,21 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// A first plan that waits for several nodes waits for as many that train one job. Where those that joined do not, it is the job of most of
+// A first plan that waits for several nodes waits for as many that train one job. If those that joined do not, it is the job of most of
 // them, and the others are refused; else whoever came first would define it, another user of the machine or a script with a slip.
 
 // mostBids is how many different jobs may wait for a first plan.
 const mostBids = 16
 
-// elects reports whether the nodes that wait decide which job the cluster trains.
-func (m *Machine) elects() bool {
-	return m.state.Plan == nil && m.settings.StartNodes > 1 && m.state.Negotiation == nil
+// isDecided reports whether it is decided which job the cluster trains. While nodes are asked for a plan that the log has lost it is not:
+// one that tells no plan has no say.
+func (m *Machine) isDecided() bool {
+	under := m.state.Negotiation
+	return m.state.Plan != nil || m.settings.StartNodes <= 1 || under != nil && len(under.Opening.Recalls) == 0
 }
+
+// elects reports whether the nodes that wait decide now which job the cluster trains.
+func (m *Machine) elects() bool { return !m.isDecided() && m.state.Negotiation == nil }
 
 // bid returns by which key a job is known among those that wait, or why it may not wait. Jobs that are alike have one key.
 func (m *Machine) bid(join events.Join) (key, reason string) {
@@ -31,6 +36,9 @@ func (m *Machine) bid(join events.Join) (key, reason string) {
 		if known := m.state.Bids[key]; m.differ(*known, join.Job) == nil {
 			if known.Steps == 0 {
 				known.Steps = join.Job.Steps
+			}
+			if known.FirstState == "" {
+				known.FirstState = join.Job.FirstState
 			}
 			return key, ""
 		}
@@ -53,7 +61,52 @@ func (m *Machine) forgetBids(again string) {
 	maps.DeleteFunc(m.state.Bids, func(key string, _ *events.Job) bool { return !waits[key] })
 }
 
-// bidders returns who waits with each job.
+// vote is how many nodes wait with one job, and which of them has the least name.
+type vote struct {
+	nodes int
+	first string
+}
+
+// votes counts who waits with each job, of those who trained under a plan; of all where no plan is given. O(n) for n nodes that wait.
+func (m *Machine) votes(plan string) map[string]vote {
+	votes := map[string]vote{}
+	for node, joiner := range m.state.Joiners {
+		if plan != "" && (joiner.Trained == nil || joiner.Trained.Plan != plan) {
+			continue
+		}
+		counted, known := votes[joiner.Bid]
+		if !known || node < counted.first {
+			counted.first = node
+		}
+		counted.nodes++
+		votes[joiner.Bid] = counted
+	}
+	return votes
+}
+
+// leading returns the job with which the most nodes wait, and how many these are; of two that as many have, the one whose first node has
+// the lesser name. Whoever trained before, under a plan that the log has lost, knows which job that is.
+func (m *Machine) leading() (key string, nodes int) {
+	if len(m.state.Bids) == 1 { // as nearly always: a thousand nodes that come one after the other look for nobody
+		for key := range m.state.Bids {
+			return key, len(m.state.Joiners)
+		}
+	}
+	plan := ""
+	if m.isForgotten() {
+		plan = m.past().Plan
+	}
+	votes := m.votes(plan)
+	for other, vote := range votes {
+		lead := votes[key]
+		if vote.nodes > lead.nodes || vote.nodes == lead.nodes && vote.first < lead.first {
+			key = other
+		}
+	}
+	return key, votes[key].nodes
+}
+
+// bidders returns who waits with each job, by name.
 func (m *Machine) bidders() map[string][]string {
 	bidders := map[string][]string{}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
@@ -63,49 +116,35 @@ func (m *Machine) bidders() map[string][]string {
 	return bidders
 }
 
-// leading returns the job with which the most nodes wait, and whether these are more than half; of two that as many have, the one whose
-// first node has the lesser name.
-func (m *Machine) leading() (key string, most bool) {
-	if len(m.state.Bids) == 1 { // as nearly always: a thousand nodes that come one after the other look for nobody
-		for key := range m.state.Bids {
-			return key, true
-		}
-	}
-	if m.isForgotten() { // whoever trained before knows which job that is
-		return m.state.Joiners[m.tellers(m.past())[0]].Bid, true
-	}
-	bidders := m.bidders()
-	for other, nodes := range bidders {
-		lead := bidders[key]
-		if len(nodes) > len(lead) || len(nodes) == len(lead) && nodes[0] < lead[0] {
-			key = other
-		}
-	}
-	return key, 2*len(bidders[key]) > len(m.state.Joiners)
-}
-
-// elect makes the job of most who wait the cluster's, once as many wait as the first plan is to have, and refuses the others.
-func (m *Machine) elect(cause events.Event) (said []events.Event) {
+// elect makes the job of most who wait the cluster's, once as many wait as the first plan is to have, and refuses the others. The job of
+// those who say that they trained before refuses nobody until they have told their plan: see recalled.
+func (m *Machine) elect(cause events.Event) []events.Event {
 	if !m.elects() {
 		return nil
 	}
-	key, most := m.leading()
+	key, nodes := m.leading()
 	job, known := m.state.Bids[key]
 	if !known {
 		return nil // nobody waits
 	}
 	m.state.Job = job
-	if !most || len(m.state.Bids) == 1 || len(m.state.Joiners) < m.settings.StartNodes && !m.isForgotten() {
+	all := len(m.state.Joiners)
+	if len(m.state.Bids) == 1 || 2*nodes <= all || all < m.settings.StartNodes || m.isForgotten() {
 		return nil
 	}
-	bidders, all := m.bidders(), len(m.state.Joiners)
+	return m.refuseOthers(cause, fmt.Sprintf("it is the job of %s, %d of the %d nodes that wait for the first plan",
+		named(m.bidders()[key], itself), nodes, all))
+}
+
+// refuseOthers refuses those who wait with another job than the cluster's, and says whose that is.
+func (m *Machine) refuseOthers(cause events.Event, whose string) (said []events.Event) {
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
 		joiner := m.state.Joiners[node]
-		if joiner.Bid == key {
+		job, known := m.state.Bids[joiner.Bid]
+		if !known || m.differ(*m.state.Job, *job) == nil {
 			continue
 		}
-		refusal := refusalOf(events.ChangeJoin, node, fmt.Sprintf("%s; it is the job of %s, %d of the %d nodes that wait for the first plan",
-			m.saysOther(*m.state.Bids[joiner.Bid]), named(bidders[key], itself), len(bidders[key]), all))
+		refusal := refusalOf(events.ChangeJoin, node, m.saysOther(*job)+"; "+whose)
 		refusal.Incarnation, refusal.OtherJob = joiner.Incarnation, true
 		said = append(said, m.refuse(cause, refusal)...)
 		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool { return change.Node == node })
@@ -119,19 +158,21 @@ func (m *Machine) agreeing() (nodes, undecided int) {
 	if !m.elects() || len(m.state.Bids) < 2 {
 		return len(m.state.Joiners), 0
 	}
-	key, most := m.leading()
-	if !most {
+	if _, nodes = m.leading(); 2*nodes <= len(m.state.Joiners) {
 		undecided = 1
 	}
-	return len(m.bidders()[key]), undecided
+	return nodes, undecided
 }
 
 // quarrel says in which setting the jobs of those who wait differ, and between whom; empty where they do not.
 func (m *Machine) quarrel() string {
 	key, _ := m.leading()
-	bidders := m.bidders()
 	leading, known := m.state.Bids[key]
-	if !m.elects() || !known || len(bidders) < 2 {
+	if !m.elects() || !known || len(m.state.Bids) < 2 {
+		return ""
+	}
+	bidders := m.bidders()
+	if len(bidders) < 2 {
 		return ""
 	}
 	says := "; their jobs differ"
@@ -150,19 +191,20 @@ func (m *Machine) quarrel() string {
 
 func itself(node string) string { return node }
 
-// bidOf returns by which key the job of a node that joins is known, and why that may not be; both are empty where it is the cluster's.
-func (m *Machine) bidOf(join events.Join) (key, reason string) {
-	if !m.elects() {
+// bidOf returns by which key the job of a node that joins is known, in what it is not the cluster's, and why it may not wait; each is empty
+// where there is nothing to say.
+func (m *Machine) bidOf(join events.Join) (key, other, full string) {
+	if m.isDecided() {
 		m.takeJob(join)
-		if reason = m.saysOther(join.Job); reason != "" {
-			return "", reason
+		if other = m.saysOther(join.Job); other != "" {
+			return "", other, ""
 		}
 	}
 	if m.state.Plan != nil || m.settings.StartNodes <= 1 {
-		return "", ""
+		return "", "", ""
 	}
-	if key, reason = m.bid(join); m.state.Job == nil {
+	if key, full = m.bid(join); m.state.Job == nil {
 		m.state.Job = &join.Job
 	}
-	return key, reason
+	return key, "", full
 }

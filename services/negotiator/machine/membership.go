@@ -12,18 +12,18 @@ import (
 )
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
-	key, reason := m.bidOf(join)
-	if reason != "" {
-		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
+	key, other, full := m.bidOf(join)
+	if other != "" {
+		refusal := refusalOf(events.ChangeJoin, join.Node, other)
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
-	if reason := cmp.Or(m.turnsAway(join.Node), m.leavesOutTooMany(join)); reason != "" {
+	if reason := cmp.Or(full, m.turnsAway(join.Node), m.leavesOutTooMany(join)); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
 		return m.refuse(cause, refusal)
 	}
-	if !m.elects() {
+	if m.isDecided() {
 		m.takeSteps(join.Job)
 	}
 	urgency := protocol.Patient

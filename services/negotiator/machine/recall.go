@@ -187,7 +187,10 @@ func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.
 			return m.awaitTellers(cause, plan, past)
 		}
 		m.takeBack(cause, plan, past.Plan)
-		return m.abort(cause, fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node), m.openNext)
+		reason := fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node)
+		return m.abort(cause, reason, func(cause events.Event) []events.Event {
+			return append(m.refuseOthers(cause, "it is the job of those who trained before: "+reason), m.openNext(cause)...)
+		})
 	}
 	under.Consents[consent.Node] = events.Consent{Node: consent.Node}
 	m.answered(consent.Node)

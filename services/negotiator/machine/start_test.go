@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -170,29 +169,5 @@ func TestWhereOneOfATieIsGoneTheOthersDecide(t *testing.T) {
 	w.tick(time.Minute)
 	if len(w.refusals("n3")) != 1 || len(w.plans()) != 0 {
 		t.Errorf("nodes %q, refused %+v", w.nodes(), w.refusals("n3"))
-	}
-}
-
-func TestNoMoreThanSixteenJobsWaitForAFirstPlan(t *testing.T) {
-	w := newEmptyWorld(t, 40, 0)
-	for i := range 2 * mostBids {
-		w.joins(2+i, fmt.Sprintf("n%02d", i))
-	}
-	if jobs, nodes := len(w.machine.state.Bids), len(w.machine.state.Joiners); jobs != mostBids || nodes != mostBids {
-		t.Errorf("%d jobs of %d nodes wait", jobs, nodes)
-	}
-}
-
-func TestInALogThatWasWipedWhoeverTrainedDefinesTheJob(t *testing.T) {
-	w := newWorld(t, 3)
-	plan, data := w.plan, w.said[slices.IndexFunc(w.said, func(event events.Event) bool { return event.Kind == events.PlanCommitted })].Data
-	w = newEmptyWorld(t, 3, 0)
-	w.remembers = map[string]*events.Plan{"n1": plan}
-	w.trained = map[string]*events.Trained{"n1": {Generation: plan.Generation, Plan: events.Digest(data), Step: 30}}
-	w.joins(24, "n8", "n9")
-	w.joins(12, "n1")
-	w.tick(time.Minute)
-	if len(w.refusals("n8")) != 1 || len(w.refusals("n9")) != 1 || len(w.refusals("n1")) != 0 {
-		t.Errorf("refused: n8 %+v, n9 %+v, n1 %+v", w.refusals("n8"), w.refusals("n9"), w.refusals("n1"))
 	}
 }
