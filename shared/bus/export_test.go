@@ -33,5 +33,8 @@ func SetLostAfter(t *testing.T, d time.Duration) {
 // SetSureAfter has a bus look again that early at a log that seems to end too soon, for one test.
 func SetSureAfter(t *testing.T, d time.Duration) { set(t, &sureAfter, d) }
 
+// NoteLog notes when the log was made, as was looked after so many reconnections.
+func NoteLog(b *Bus, made time.Time, count uint64) { b.noteLog(made, count) }
+
 // MakeSure looks which log there is.
 func MakeSure(ctx context.Context, b *Bus) error { return b.makeSure(ctx) }

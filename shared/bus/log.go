@@ -57,6 +57,15 @@ func (m *mark) provisioned(made time.Time, count uint64) {
 	}
 }
 
+// noteLog notes which log there is, as was looked after so many reconnections, where none is known. A reconnection since then looked for
+// nothing, as no log was known: without another look everybody would wait for one.
+func (b *Bus) noteLog(made time.Time, count uint64) {
+	b.mark.provisioned(made, count)
+	if b.conn.Stats().Reconnects != count {
+		b.lookAgain()
+	}
+}
+
 // become notes that there is another log, which ends at a sequence.
 func (m *mark) become(made time.Time, last uint64, differs error) {
 	m.Lock()
@@ -166,14 +175,23 @@ func (b *Bus) lookAgain() {
 	go func() {
 		for more := true; more; {
 			asked, count := b.looks.Load(), b.conn.Stats().Reconnects
-			err := b.makeSure(b.ends)
-			if err != nil && b.ends.Err() == nil && !errors.Is(err, nats.ErrConnectionClosed) {
-				slog.Error("it is not known whether the event log is the one that it was", "error", err)
+			if b.lookUntilSure() == nil || b.ends.Err() != nil || b.conn.IsClosed() {
+				b.mark.looked(count)
 			}
-			b.mark.looked(count) // or nobody could say anything
 			more = !b.looks.CompareAndSwap(asked, 0)
 		}
 	}()
+}
+
+// lookUntilSure looks again until it is known which log there is: nothing is said before. Trouble tells why it is not known.
+func (b *Bus) lookUntilSure() error {
+	return b.Repeat(b.ends, "look whether the event log is the one that it was", func(ctx context.Context) error {
+		err := b.makeSure(ctx)
+		if err != nil && !transient(err) && !errors.Is(err, nats.ErrConnectionClosed) {
+			return errors.New(err.Error()) // an operator may mend it
+		}
+		return err
+	})
 }
 
 // lookEvery is how often it is looked again because nobody answers for a stream: among several servers that also is so while there is

@@ -44,7 +44,7 @@ func (b *Bus) provision(ctx context.Context, wait time.Duration) error {
 			return fmt.Errorf("stream %s, on the servers of REKNIT_NATS_URL: %w", config.Name, err)
 		}
 		if config.Name == b.Lane(events.EventStream.Name) {
-			b.mark.provisioned(stream.CachedInfo().Created, count)
+			b.noteLog(stream.CachedInfo().Created, count)
 		}
 		if replicas := stream.CachedInfo().Config.Replicas; replicas < b.replicas {
 			fewer[config.Name] = replicas
