@@ -88,13 +88,13 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	answer := &answer{hold: held.Hold}
+	answer := &answer{hold: held.Hold, skip: o.skip}
 	err = history.Watch(ctx, b, func(uint64) error { return o.ask(ctx, b, held) }, answer.hear)
 	switch {
 	case err != nil:
 		return err
 	case answer.refused != "":
-		return fmt.Errorf("step %d is not released: %s", held.Step, answer.refused)
+		return fmt.Errorf("step %d is not released as asked: %s", held.Step, answer.refused)
 	case answer.done == nil:
 		return errors.New("interrupted: the request stands")
 	}
@@ -132,6 +132,7 @@ func (o options) ask(ctx context.Context, b *bus.Bus, held *events.HeldStep) err
 // answer waits for what the negotiator says.
 type answer struct {
 	hold    int
+	skip    bool // asked for
 	done    *events.Release
 	refused string
 }
@@ -140,7 +141,9 @@ func (a *answer) hear(_ history.News, event events.Event) (enough bool) {
 	switch event.Kind {
 	case events.StepReleased:
 		if release, err := events.Open[events.Release](event); err == nil && release.Hold == a.hold {
-			a.done = &release
+			if a.done = &release; release.Skip != a.skip {
+				a.refused = fmt.Sprintf("another request came first: %v", a.done)
+			}
 		}
 	case events.ReleaseRefused:
 		if refusal, err := events.Open[events.ReleaseRefusal](event); err == nil && refusal.Hold == a.hold {

@@ -112,3 +112,14 @@ func TestWhereNoStepIsHeldNothingIsAsked(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestASkipWhichFindsTheStepRetriedFailsAndSaysSo(t *testing.T) {
+	h := newHouse(t)
+	h.holdStep()
+	printed, err := h.run(func(events.ReleaseRequest) {
+		h.say(events.StepReleased, &events.Release{Hold: 2, Step: 30, Samples: samples, Reason: "asked by another"})
+	}, "skip")
+	if err == nil || !strings.Contains(err.Error(), "another request came first: ") || printed != "" {
+		t.Errorf("%v, printed %q", err, printed)
+	}
+}
