@@ -19,7 +19,8 @@ type scene struct {
 // Each alert fires for the least that it is of, once its time is over, and not for what is well.
 var scenes = map[string][]scene{
 	"ReknitHolds": {{"1m", "45s", of("cluster_holds", "1x240")}, {"", "20m", of("cluster_holds", "0x240")},
-		{"", "20m", append(of("cluster_holds", "1x240"), of("cluster_log_older", "1x240")...)}},
+		{"", "20m", append(of("cluster_holds", "1x240"), of("cluster_log_older", "1x240")...)},
+		{"", "20m", append(of("cluster_holds", "1x240"), of("training_step_held", "1x240")...)}},
 	"ReknitLogOlder":           {{"0s", "", of("cluster_log_older", "1x240")}, {"", "20m", of("cluster_log_older", "0x240")}},
 	"ReknitStoreShort":         {{"5m", "4m", filled("0x240", "0.81x240")}, {"", "20m", filled("0.8x240", "0.8x240")}},
 	"ReknitLayersAlone":        {{"15m", "14m", of("layers_alone", "1x240")}, {"", "20m", of("layers_alone", "0x240")}},
