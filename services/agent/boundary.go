@@ -59,8 +59,8 @@ func (s *Session) Boundary(ctx context.Context, done uint64, state State) (Order
 	}
 }
 
-// sayRefused tells who reads the log what the cluster does not grant. Of requests to join and to leave somebody else says so: the
-// machine, or askLater.
+// sayRefused tells who reads the log what the cluster does not grant. Somebody else says so of requests to join and to leave:
+// the machine, or askLater.
 func (s *Session) sayRefused(event events.Event) {
 	refusal, err := events.Open[events.Refusal](event)
 	if err != nil || refusal.Refused == events.ChangeLeave || refusal.Refused == events.ChangeJoin && !refusal.OtherJob {

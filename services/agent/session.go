@@ -184,7 +184,7 @@ func (s *Session) join(ctx context.Context) error {
 	for _, action := range actions {
 		if said, ok := action.(machine.Say); ok {
 			_, err := s.publish(ctx, said.Event)
-			for errors.Is(err, bus.ErrLogReplaced) {
+			for errors.Is(err, bus.ErrLogReplaced) && ctx.Err() == nil {
 				_, err = s.publish(ctx, said.Event) // it follows from no log
 			}
 			if err != nil {

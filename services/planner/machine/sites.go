@@ -102,10 +102,10 @@ func (l reads) differs(other reads) float64 {
 
 // mostScatter is the mean square of by how many standard errors links that may be as usual are off it, beyond which they are no like
 // links that scatter by their measurements alone: of those it is one, and below two where they are off the usual link of other sites, too.
-// Of fewer links than leastScattered it says little.
+// It says little of fewer links than leastScattered.
 const mostScatter, leastScattered = 3, 32
 
-// scatteredOf returns how widely links that may be as usual between two sites scatter. Where that is more than their measurements explain
+// scatteredOf returns how widely links that may be as usual between two sites scatter. If that is more than their measurements explain
 // each has a way of its own. To take them for the usual one costs a first plan 1.02 times the step on DT-FM's case 5 with scattered
 // links. Later plans take them for that all the same: what nodes hold moves for no scatter. O(links).
 func (r *reading) scatteredOf(links []events.Link, nodes []events.Device) map[[2]string]*scatter {

@@ -94,7 +94,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	case err != nil:
 		return err
 	case answer.refused != "":
-		return fmt.Errorf("step %d is not released as asked: %s", held.Step, answer.refused)
+		return fmt.Errorf("step %d is not released: %s", held.Step, answer.refused)
 	case answer.done == nil:
 		return errors.New("interrupted: the request stands")
 	}
