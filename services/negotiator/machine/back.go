@@ -99,11 +99,16 @@ func (m *Machine) patience(way *back) float64 {
 // reached returns how far training had come before it stopped: by those who are here, or else by the last heartbeats
 // of those who were lost.
 func (m *Machine) reached() uint64 {
-	plan, trained, steps := m.state.Plan, m.state.Stopped.Sub(m.state.Committed), m.steps()
-	if len(steps) == 0 {
-		steps = slices.Collect(maps.Values(m.state.Fallen))
+	trained := m.state.Stopped.Sub(m.state.Committed)
+	return protocol.Reached(m.told(), m.state.Plan.ResumeStep, trained.Seconds(), m.stepSeconds())
+}
+
+// told returns how far nodes that train say that they are, or else how far those were that are lost.
+func (m *Machine) told() []uint64 {
+	if steps := m.steps(); len(steps) > 0 {
+		return steps
 	}
-	return protocol.Reached(steps, plan.ResumeStep, trained.Seconds(), m.stepSeconds())
+	return slices.Collect(maps.Values(m.state.Fallen))
 }
 
 // beginning returns the step from which the plan in force went on, where those who take part have it whole: members

@@ -57,6 +57,32 @@ func (m *Machine) sayLate(cause events.Event, late []string, needs float64) []ev
 	return said
 }
 
+// delayLeaves tells leavers that nobody does without them while a step is held, and why.
+func (m *Machine) delayLeaves(cause events.Event, tells func(node string) bool) []events.Event {
+	var said []events.Event
+	units, holders := m.state.placed(), map[int]int{}
+	for _, held := range units {
+		for _, unit := range held {
+			holders[unit]++
+		}
+	}
+	for _, change := range m.state.Pending {
+		leaver := m.state.Members[change.Node]
+		if change.Kind != events.ChangeLeave || leaver == nil || !tells(change.Node) {
+			continue
+		}
+		alone := slices.DeleteFunc(units[change.Node], func(unit int) bool { return holders[unit] > 1 })
+		delay := &events.LeaveDelay{
+			Node: change.Node, Incarnation: leaver.Incarnation,
+			DeadlineSeconds: max(0, m.state.Deadlines[change.Node].Sub(cause.Logged).Seconds()),
+			Alone:           rangesOf(alone),
+			Reason:          events.Brief("nobody can do without it before the step is released: " + m.state.Poison.Why),
+		}
+		said = append(said, m.speaker.Say(cause, events.LeaveDelayed, change.Node, delay))
+	}
+	return said
+}
+
 func rangesOf(units []int) (ranges []events.Range) {
 	for _, span := range protocol.Ranges(units) {
 		ranges = append(ranges, events.Range{First: span[0], End: span[1]})

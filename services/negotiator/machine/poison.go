@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // A step may end whoever makes it: by a record that cannot be read, a batch too large for memory, a bug behind a certain step. Its
@@ -47,13 +48,16 @@ type stepEnd struct {
 
 // suspect is a step in which trainers ended since it was first begun.
 type suspect struct {
-	Rounds     int       `json:"rounds"`     // plans under which some did
-	Generation uint64    `json:"generation"` // of the last of these
+	Rounds     int       `json:"rounds"`     // plans under which one did that had not before, or all
+	Generation uint64    `json:"generation"` // of the last plan under which some did
+	Round      []string  `json:"round"`      // who did under it, each once
+	Counted    bool      `json:"counted"`    // that plan
 	Died       []string  `json:"died"`       // whose they were, each once
 	Places     []string  `json:"places"`     // that all of them have in common
 	Since      time.Time `json:"since"`
-	Reason     string    `json:"reason"` // of the last
-	Keeps      bool      `json:"keeps"`  // each agent has the state that its trainer left
+	Reason     string    `json:"reason"`          // of the last
+	Keeps      bool      `json:"keeps"`           // each agent has the state that its trainer left
+	Again      bool      `json:"again,omitempty"` // its samples are passed over, and were trained again as training went back
 }
 
 // exited hears that a trainer of the plan in force ended by a fault of its own in a step. It counts once the step to go on from is known.
@@ -82,18 +86,23 @@ func placesOf(at events.Member) []string {
 }
 
 // countEnds counts who ended in a step that is not made yet, where training goes on from one. Nobody's word makes a step later than
-// those that training can have come to.
+// those that training can have come to. Who has made the step behind one shows that all have made that: it ends nobody.
 func (m *Machine) countEnds(resume uint64) {
 	known := &m.state.Poison
-	maps.DeleteFunc(known.Suspects, func(step uint64, _ *suspect) bool { return step < resume })
-	if len(known.Ends) == 0 {
+	if m.state.Plan == nil || len(known.Suspects)+len(known.Ends) == 0 {
 		return
 	}
-	latest := max(resume, m.reached())
+	latest, made := max(resume, m.reached()), protocol.Reached(m.told(), m.state.Plan.ResumeStep, 0, 0)
+	maps.DeleteFunc(known.Suspects, func(step uint64, _ *suspect) bool { return step < resume || step+1 < made })
 	for _, node := range slices.Sorted(maps.Keys(known.Ends)) {
-		if end := known.Ends[node]; end.Step >= resume && end.Step <= latest && !m.isSkipped(end.Step) {
-			m.suspect(end.Step).note(node, end, m.state.generation())
+		end := known.Ends[node]
+		again := m.isSkipped(end.Step)
+		if end.Step < resume || end.Step > latest || again && end.Step == resume { // training goes on behind what is passed over
+			continue
 		}
+		suspect := m.suspect(end.Step)
+		suspect.Again = again
+		suspect.note(node, end, m.state.Plan)
 	}
 	clear(known.Ends)
 }
@@ -116,19 +125,31 @@ func (m *Machine) suspect(step uint64) *suspect {
 	return known.Suspects[step]
 }
 
-// note counts one that ended. All who do under one plan are one round: the first may have ended the others.
-func (s *suspect) note(node string, end stepEnd, generation uint64) {
-	if s.Rounds == 0 || s.Generation != generation {
-		s.Rounds, s.Generation = s.Rounds+1, generation
+// note counts one that ended. All who do under one plan are one round: the first may have ended the others. So a round in which nobody
+// ended who had not before counts only where it ended all who train.
+func (s *suspect) note(node string, end stepEnd, plan *events.Plan) {
+	if s.Generation != plan.Generation {
+		s.Generation, s.Round, s.Counted = plan.Generation, nil, false
 	}
 	if len(s.Died) == 0 {
 		s.Places = end.Places
 	}
 	s.Places = slices.DeleteFunc(slices.Clone(s.Places), func(place string) bool { return !slices.Contains(end.Places, place) })
 	s.Reason, s.Keeps = end.Reason, s.Keeps && end.Keeps
-	if !slices.Contains(s.Died, node) && len(s.Died) < mostNamed {
-		s.Died = append(s.Died, node)
+	isNew := addNamed(&s.Died, node)
+	addNamed(&s.Round, node)
+	if all := min(len(plan.HoldsOfAll()), mostNamed); !s.Counted && (isNew || len(s.Round) >= all) {
+		s.Rounds, s.Counted = s.Rounds+1, true
 	}
+}
+
+// addNamed adds a node to those that are remembered, and reports whether it was not there and has a place.
+func addNamed(nodes *[]string, node string) bool {
+	if slices.Contains(*nodes, node) || len(*nodes) >= mostNamed {
+		return false
+	}
+	*nodes = append(*nodes, node)
+	return true
 }
 
 // poisoned holds the step from which training would go on, or one not far from it, where it seems to end whoever makes it; it returns nil
@@ -138,8 +159,12 @@ func (m *Machine) poisoned(cause events.Event, resume uint64) []events.Event {
 	known := &m.state.Poison
 	for _, step := range slices.Sorted(maps.Keys(known.Suspects)) {
 		suspect := known.Suspects[step]
-		if m.endsAll(suspect) {
-			m.putOnHold(step, suspect)
+		switch {
+		case suspect.Again && step > resume:
+			m.putOnHold(step, suspect, m.whyAgain(step, resume, suspect))
+			return m.abort(cause, known.Why, m.holdStep)
+		case m.endsAll(suspect):
+			m.putOnHold(step, suspect, m.whyHeld(step, suspect))
 			return m.abort(cause, known.Why, m.holdStep)
 		}
 		if wait := m.alone(suspect); wait > 0 {
@@ -169,26 +194,41 @@ func (m *Machine) endsAll(s *suspect) bool {
 	return ended >= 2 && left <= 1 || ended >= mostEnds && !elsewhere
 }
 
-// alone returns for how many seconds the last one that is left waits for another; 0: it need not.
+// alone returns for how many seconds the last one that is left, which the step has not ended, waits for another; 0: it need not.
 func (m *Machine) alone(s *suspect) float64 {
 	fails := m.state.Failed[s.Died[0]].Count > 1
-	if s.Keeps || fails || len(m.state.after(m.state.Negotiation.Opening.Changes)) > 1 {
+	left := m.state.after(m.state.Negotiation.Opening.Changes)
+	if s.Keeps || fails || len(left) != 1 || slices.Contains(s.Died, left[0].Node) {
 		return 0
 	}
 	return max(0, aloneSeconds-m.state.Heard.Sub(s.Since).Seconds())
 }
 
 // putOnHold has a step given to nobody.
-func (m *Machine) putOnHold(step uint64, s *suspect) {
+func (m *Machine) putOnHold(step uint64, s *suspect, why string) {
 	known := &m.state.Poison
 	known.Holds++
 	known.Held = &events.HeldStep{
 		Hold: known.Holds, Step: step, Samples: m.samplesOf(step), Died: s.Died[:min(len(s.Died), events.MostDied)],
 	}
-	known.Why = events.Brief(fmt.Sprintf("step %d is held with its %v: the trainers of %s ended in it, one after the other. Mend what ends "+
-		"them, and run reknit step retry; or have its samples passed over by reknit step skip. The last ended by: %s", step,
-		known.Held.Samples, named(s.Died, func(node string) string { return node }), s.Reason))
+	known.Why = events.Brief(why)
 }
+
+func (m *Machine) whyHeld(step uint64, s *suspect) string {
+	return fmt.Sprintf("step %d is held with its %v: the trainers of %s ended in it, one after the other. Mend what ends "+
+		"them, and run reknit step retry; or have its samples passed over by reknit step skip. The last ended by: %s", step,
+		m.samplesOf(step), namedNodes(s.Died), s.Reason)
+}
+
+// whyAgain tells of a step whose samples are passed over only where training goes on from it: a plan trains what lies before it first.
+func (m *Machine) whyAgain(step, resume uint64, s *suspect) string {
+	return fmt.Sprintf("step %d is held with its %v, which are passed over: training went back before it, the trainer of %s ended in it "+
+		"again, and what it had made is lost, so that training would go on from step %d and end there again. Start another node, which "+
+		"keeps what is made, or mend what ends trainers, and run reknit step retry. The last ended by: %s", step,
+		m.samplesOf(step), namedNodes(s.Died), resume, s.Reason)
+}
+
+func namedNodes(nodes []string) string { return named(nodes, func(node string) string { return node }) }
 
 // samplesOf returns those of the step after so many completed ones.
 func (m *Machine) samplesOf(step uint64) events.Samples {
@@ -199,7 +239,8 @@ func (m *Machine) samplesOf(step uint64) events.Samples {
 // holdStep decides nothing while a step is held. It says so once, and at each retry.
 func (m *Machine) holdStep(cause events.Event) []events.Event {
 	if m.state.Hold.Active && cause.Kind != events.NegotiationOverdue {
-		return nil
+		return m.delayLeaves(cause, func(node string) bool { return cause.Kind == events.LeaveRequested && cause.Subject == node })
 	}
-	return m.hold(m.state.Poison.Why)(cause)
+	said := m.hold(m.state.Poison.Why)(cause)
+	return append(said, m.delayLeaves(cause, func(string) bool { return true })...)
 }

@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,6 +125,41 @@ func TestOneNodeThatEndsAgainAndAgainInAStepHoldsNobody(t *testing.T) {
 	}
 }
 
+func TestOneNodeThatOnceTookOthersDownWithItIsStillOne(t *testing.T) {
+	w := newWorld(t, 4)
+	w.step = 30
+	for _, node := range []string{"n1", "n2", "n3"} { // the collective ended two of them
+		w.tellFault(node, events.Exit{Keeps: true})
+	}
+	w.run()
+	for range 3 {
+		for _, node := range []string{"n1", "n2", "n3"} {
+			w.join(node)
+		}
+		w.run()
+		w.tick(10 * time.Minute)
+		w.faults("n1")
+	}
+	if w.heldStep() != nil {
+		t.Errorf("held %+v", w.heldStep())
+	}
+}
+
+func TestAStepThatAllHaveMadeIsSuspectedNoMoreThoughTrainingGoesBackBehindIt(t *testing.T) {
+	w := newWorld(t, 5)
+	w.step = 30
+	w.faults("n1")
+	w.faults("n2")
+	w.step = 40
+	w.machine.state.Negotiation = &negotiation{Consents: map[string]events.Consent{}}
+	for _, node := range []string{"n3", "n4", "n5"} {
+		w.machine.state.Negotiation.Consents[node] = events.Consent{Incarnation: w.process[node], Step: 40}
+	}
+	if w.machine.countEnds(10); len(w.machine.state.Poison.Suspects) != 0 {
+		t.Errorf("suspected still: %v", w.machine.state.Poison.Suspects)
+	}
+}
+
 func TestNodesOfOneHostHoldNobodyWhereOthersStandElsewhere(t *testing.T) {
 	for held, hosts := range map[bool][]string{
 		false: {"a", "a", "a", "b", "b"},
@@ -193,6 +227,20 @@ func TestTheLastOfTwoWaitsForAnotherWhereWhatTheFirstHeldIsLost(t *testing.T) {
 	}
 }
 
+func TestASingleNodeWaitsForNobodyAfterItsOwnFault(t *testing.T) {
+	w := newWorld(t, 1)
+	w.step = 30
+	w.tellFault("n1", events.Exit{})
+	w.run()
+	w.trained = map[string]*events.Trained{"n1": {Generation: w.plan.Generation, Step: 30}}
+	w.join("n1")
+	w.run()
+	w.tick(30 * time.Second)
+	if len(w.plans()) != 2 {
+		t.Errorf("%d plans, holds %+v", len(w.plans()), w.holds())
+	}
+}
+
 func TestTheLastOfTwoWaitsForNoMoreThanFiveMinutesAndOnce(t *testing.T) {
 	w := newWorld(t, 2)
 	w.step = 30
@@ -208,103 +256,6 @@ func TestTheLastOfTwoWaitsForNoMoreThanFiveMinutesAndOnce(t *testing.T) {
 	w.faultsWith("n1", events.Exit{})
 	if w.nodes() != "n2" {
 		t.Error("one that fails again is waited for")
-	}
-}
-
-func TestAStepThatIsTriedAgainIsHeldAgainWhereItEndsAsMany(t *testing.T) {
-	w := newWorld(t, 4)
-	w.step = 30
-	for hold := 1; hold <= 2; hold++ {
-		for _, node := range []string{"n1", "n2", "n3"} {
-			w.faults(node)
-		}
-		held := w.heldStep()
-		if held == nil || held.Hold != hold || held.Step != 30 {
-			t.Fatalf("held %+v, expected hold %d", held, hold)
-		}
-		for _, node := range []string{"n1", "n2", "n3"} {
-			w.join(node)
-		}
-		w.run()
-		if answer := w.asks(held, false); answer != events.StepReleased {
-			t.Fatalf("answered %q", answer)
-		}
-		w.tick(10 * time.Minute)
-		if plan := w.plans()[len(w.plans())-1]; w.nodes() != "n1 n2 n3 n4" || plan.Data.Skipped != nil || plan.Data.ConsumedSamples != 12*plan.ResumeStep {
-			t.Fatalf("nodes %s, data %+v", w.nodes(), plan.Data)
-		}
-	}
-}
-
-func TestSamplesThatAreSkippedAreInNoStepAndThePlanSaysSo(t *testing.T) {
-	w := newWorld(t, 3)
-	w.step = 30
-	w.faults("n1")
-	w.faults("n2")
-	held := w.heldStep()
-	w.restart()
-	if answer := w.asks(held, true); answer != events.StepReleased {
-		t.Fatalf("answered %q", answer)
-	}
-	plan := w.plans()[len(w.plans())-1]
-	if plan.ResumeStep != 30 || plan.Data.ConsumedSamples != 372 || plan.Data.Skipped == nil || *plan.Data.Skipped != held.Samples {
-		t.Fatalf("from step %d: %+v", plan.ResumeStep, plan.Data)
-	}
-	w.lose("n3") // before it has made the step
-	w.bringBack(30, "n3")
-	if plan := w.plans()[len(w.plans())-1]; plan.Data.ConsumedSamples != 372 || plan.Data.Skipped != nil {
-		t.Errorf("the next plan, of the same step: %+v", plan.Data)
-	}
-	if answer := w.asks(held, true); answer != events.StepReleased {
-		t.Errorf("asked for again: %q", answer)
-	}
-	if answer := w.asks(held, false); answer != events.ReleaseRefused {
-		t.Errorf("asked for the other way: %q", answer)
-	}
-	if skipped := w.machine.state.Poison.Skipped; len(skipped) != 1 {
-		t.Errorf("passed over: %v", skipped)
-	}
-}
-
-// A plan that goes back says what it trains from there on, the held step's samples among them: one ends by them, and they are passed over.
-func TestSamplesThatAreSkippedStaySoWhereTrainingGoesBack(t *testing.T) {
-	w := newWorld(t, 3)
-	w.step = 30
-	w.faults("n1")
-	w.faults("n2")
-	held := w.heldStep()
-	w.asks(held, true)
-	for _, node := range []string{"n1", "n2"} {
-		w.join(node)
-	}
-	w.run()
-	w.tick(5 * time.Minute)
-	state := &w.machine.state
-	state.Data = state.Data.From(25, 300, 12) // it went back to step 25
-	w.faults("n1")
-	plan := w.plans()[len(w.plans())-1]
-	if w.heldStep() != nil || plan.Data.ConsumedSamples != 372 || plan.Data.Skipped == nil || *plan.Data.Skipped != held.Samples {
-		t.Errorf("held %+v, data %+v", w.heldStep(), plan.Data)
-	}
-}
-
-func TestWhoAsksForWhatIsNotHeldIsRefusedAndNothingIsDone(t *testing.T) {
-	w := newWorld(t, 3)
-	if answer := w.asks(&events.HeldStep{Hold: 1, Step: 30}, true); answer != events.ReleaseRefused {
-		t.Errorf("nothing is held: %q", answer)
-	}
-	w.step = 30
-	w.faults("n1")
-	w.faults("n2")
-	held := w.heldStep()
-	for _, wrong := range []events.HeldStep{{Hold: held.Hold + 1, Step: 30}, {Hold: held.Hold, Step: 31}} {
-		if answer := w.asks(&wrong, true); answer != events.ReleaseRefused {
-			t.Errorf("%+v: %q", wrong, answer)
-		}
-	}
-	w.machine.state.Poison.Skipped = slices.Repeat([]events.Samples{{First: 0, Count: 12}}, mostSkipped)
-	if answer := w.asks(held, true); answer != events.ReleaseRefused || w.heldStep() == nil {
-		t.Errorf("a stretch too many: %q", answer)
 	}
 }
 

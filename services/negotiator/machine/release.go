@@ -22,12 +22,27 @@ func (m *Machine) releaseRequested(cause events.Event, request events.ReleaseReq
 	delete(known.Suspects, release.Step) // as many have to end in it again
 	if release.Skip {
 		known.Skipped = append(known.Skipped, release.Samples)
-		slices.SortFunc(known.Skipped, func(a, b events.Samples) int { return cmp.Compare(a.First, b.First) })
+		known.Skipped = joined(known.Skipped)
 	}
 	known.Held, known.Why, known.Released = nil, "", release
 	m.state.Hold.Active = false
 	said := []events.Event{m.speaker.Say(cause, events.StepReleased, m.settings.Cluster, release)}
 	return append(said, m.openNext(cause)...)
+}
+
+// joined returns stretches in their order, with those that touch each other as one.
+func joined(stretches []events.Samples) []events.Samples {
+	slices.SortFunc(stretches, func(a, b events.Samples) int { return cmp.Compare(a.First, b.First) })
+	var apart []events.Samples
+	for _, stretch := range stretches {
+		last := len(apart) - 1
+		if last < 0 || apart[last].End() < stretch.First {
+			apart = append(apart, stretch)
+			continue
+		}
+		apart[last].Count = int(max(apart[last].End(), stretch.End()) - apart[last].First)
+	}
+	return apart
 }
 
 func (m *Machine) refuseRelease(cause events.Event, request events.ReleaseRequest, reason string) events.Event {

@@ -67,8 +67,15 @@ func (e end) code() int {
 	if wait, ok := e.state.Sys().(syscall.WaitStatus); ok && wait.Signaled() && slices.Contains(faults, wait.Signal()) {
 		return e.status()
 	}
-	return e.state.ExitCode()
+	status := e.state.ExitCode()
+	if number := syscall.Signal(status - 128); number > 0 && number < mostSignal && !slices.Contains(faults, number) {
+		return -1 // a shell tells so of what it ran
+	}
+	return status
 }
+
+// mostSignal is behind the last signal of Linux.
+const mostSignal = syscall.Signal(65)
 
 // status is what a shell would say of the process.
 func (e end) status() int {

@@ -20,7 +20,7 @@ var Kinds = []events.Kind{
 	events.JoinRequested, events.LeaveRequested, events.ConnectRequested, events.DisconnectRequested, events.JoinDelayed,
 	events.MembershipRefused, events.NodeLost, events.NodeExited, events.NegotiationOpened, events.Consented, events.Committed,
 	events.Aborted, events.ClusterHeld, events.TrainingCompleted, events.TrainingStopped, events.ReplicaDiverged, events.EventRefused,
-	events.LeaseTaken, events.LogAccepted, events.ReleaseRequested, events.StepReleased,
+	events.LeaseTaken, events.LogAccepted, events.ReleaseRequested, events.StepReleased, events.ReleaseRefused,
 }
 
 const (

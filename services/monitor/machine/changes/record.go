@@ -266,7 +266,9 @@ func (r *Record) deferred(_ events.Event, deferral *events.Deferral) {
 func (r *Record) release(event events.Event, release *events.Release) {
 	r.asked(event)
 	g := r.of(r.committed + 1)
-	g.hold, g.released = nil, release
+	if g.hold != nil && g.hold.Step != nil && g.hold.Step.Hold == release.Hold { // else it is told again what was done before
+		g.hold, g.released = nil, release
+	}
 }
 
 func (r *Record) held(_ events.Event, hold *events.Hold) {
