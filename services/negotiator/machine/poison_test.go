@@ -125,26 +125,6 @@ func TestOneNodeThatEndsAgainAndAgainInAStepHoldsNobody(t *testing.T) {
 	}
 }
 
-func TestOneNodeThatOnceTookOthersDownWithItIsStillOne(t *testing.T) {
-	w := newWorld(t, 4)
-	w.step = 30
-	for _, node := range []string{"n1", "n2", "n3"} { // the collective ended two of them
-		w.tellFault(node, events.Exit{Keeps: true})
-	}
-	w.run()
-	for range 3 {
-		for _, node := range []string{"n1", "n2", "n3"} {
-			w.join(node)
-		}
-		w.run()
-		w.tick(10 * time.Minute)
-		w.faults("n1")
-	}
-	if w.heldStep() != nil {
-		t.Errorf("held %+v", w.heldStep())
-	}
-}
-
 func TestAStepThatAllHaveMadeIsSuspectedNoMoreThoughTrainingGoesBackBehindIt(t *testing.T) {
 	w := newWorld(t, 5)
 	w.step = 30
