@@ -104,17 +104,6 @@ func TestARetryThatIsRefusedTellsWhy(t *testing.T) {
 	}
 }
 
-func TestASkipOfAStepThatAnotherUserHadTriedAgainFails(t *testing.T) {
-	h := newHouse(t)
-	h.holdStep()
-	_, err := h.run(func(events.ReleaseRequest) {
-		h.say(events.StepReleased, &events.Release{Hold: 2, Step: 30, Samples: samples, Reason: "asked by ada"})
-	}, "skip")
-	if err == nil || err.Error() != "step 30 is not released: it was released already, the other way: asked by ada" {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestWhereNoStepIsHeldNothingIsAsked(t *testing.T) {
 	h := newHouse(t)
 	h.say(events.ClusterHeld, &events.Hold{Reason: "waiting for more nodes"})
