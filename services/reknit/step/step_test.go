@@ -3,6 +3,7 @@ package step
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,12 +47,15 @@ func (h *house) say(kind events.Kind, payload events.Payload) {
 // run runs a command while answer does what a negotiator does with the request.
 func (h *house) run(answer func(events.ReleaseRequest), arguments ...string) (printed string, err error) {
 	h.t.Helper()
+	var answering sync.Mutex // an answer is said to its end, though the command has read it
 	subject := events.EventSubject("c", events.ReleaseRequested, "*")
 	end, err := h.bus.Follow(h.t.Context(), events.EventStream, []string{subject}, bus.New, func(event events.Event) {
 		request, err := events.Open[events.ReleaseRequest](event)
 		if err != nil || event.Source != "/user" {
 			h.t.Errorf("%s asks, %v", event.Source, err)
 		}
+		answering.Lock()
+		defer answering.Unlock()
 		answer(request)
 	})
 	if err != nil {
@@ -65,6 +69,8 @@ func (h *house) run(answer func(events.ReleaseRequest), arguments ...string) (pr
 	ctx, cancel := context.WithTimeout(h.t.Context(), 2*time.Minute)
 	defer cancel()
 	err = command.ExecuteContext(ctx)
+	answering.Lock()
+	defer answering.Unlock()
 	return output.String(), err
 }
 
