@@ -263,6 +263,10 @@ class Job:
         self._state.give(list(range(len(self.units))), step)
         self._agent.set(_OUT, step + 1)
 
+    def spoil(self):
+        """Says that the state was changed where only a step may change it: the agent gives it to nobody, nor to the next script."""
+        self._agent.set(_PHASE, _APPLYING)
+
     def leave(self, reason="the trainer asked to", deadline=0):
         """Asks to go. steps() raises Left once the cluster can do without this trainer. Where that takes longer than the
         deadline, in seconds, it is said at once, and of which units nobody else has a copy."""

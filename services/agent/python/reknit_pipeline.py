@@ -51,7 +51,7 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
     plane = reknit.join(units=layers.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps, lazy=True,
                         digest=f"{reknit_group.DATA_PLANE} {layers.digest} {data} {batch} {micro_batch}", first_state=layers.first,
                         state="mapped" if layers.mapped else "copied", **{"kind": "pipeline", **job})
-    layers.memories = plane.units
+    layers.memories, layers.spoil = plane.units, plane.spoil
     return Job(plane, layers, backend, between)
 
 
@@ -247,6 +247,7 @@ class Layers:
     def __init__(self, build, count, optimizer):
         self.build, self.optimizer = build, optimizer
         self.memories = []  # of the units
+        self.spoil = lambda: None  # as a state has it
         self.held, self.trained = {}, range(0)  # by number; what was trained before is held until a step is made without it
         self._there = set()  # units whose memory has what is to be gone on from
         self.taken = 0  # times that state came from others
@@ -284,6 +285,7 @@ class Layers:
         self.trained = numbers
         for n in set(numbers) - set(self.held):
             self.held[n] = self._make(n)
+            self.held[n].state.spoil = self.spoil
             self.held[n].state.settle([self.memories[n]])
 
     def give(self, units, step):

@@ -55,6 +55,7 @@ class State:
         self._copies = {}  # by id, of tensors with memory of their own: the tensor, and as it was after the last step
         self._versions = []  # of the parameters when the step began
         self.taken = 0  # times that the state came from others
+        self.spoil = lambda: None  # tells the agent that nobody may go on from what the units have
         self._adopted = []  # pairs of a tensor and what it was when the state was taken in the middle of a step
 
     def _tensors(self):
@@ -302,6 +303,7 @@ class State:
         """Raises WrongOrder where a parameter was changed since the step began."""
         for (name, parameter), version in zip(self.model.named_parameters(), self._versions):
             if parameter._version != version:
+                self.spoil()
                 raise reknit.WrongOrder(f"model.{name}: expected it as it was when the step began, but it was changed before step.commit(): "
                                         "change parameters after step.commit(), or in the function that step.commit(update) calls")
 

@@ -58,6 +58,7 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, ign
     plane = reknit.join(units=state.sizes, batch=batch, micro_batch=micro_batch, total_steps=steps,
                         digest=state.digest(f"{data} {batch} {micro_batch}"), first_state=state.first(),
                         state="mapped" if state.mapped else "copied", **job)
+    state.spoil = plane.spoil
     state.move_in(plane.units)
     return Job(plane, state, backend, buffers_are_own=job.get("replicas") == "alike")
 

@@ -427,6 +427,18 @@ class WrongUse(unittest.TestCase):
             step.backward(twice(torch.ones(1, 3, requires_grad=True)).sum())
 
 
+    def test_a_state_that_a_script_changed_in_its_step_is_given_to_nobody(self):
+        page = {}
+        with unittest.mock.patch.object(reknit._Alone, "set", lambda _, word, value: page.update({word: value})):
+            step = next(self.job.steps())
+            for samples in step.micro_batches:
+                step.backward(loss_of(self.model, samples))
+            with torch.no_grad():
+                self.model[0].weight.add_(1)
+            with self.assertRaisesRegex(reknit.WrongOrder, "changed before"):
+                step.commit()
+        self.assertEqual(reknit._APPLYING, page[reknit._PHASE])
+
     def test_a_model_whose_parameters_are_replaced_is_told(self):
         for replace in (
                 lambda: setattr(self.model[0], "weight", torch.nn.Parameter(torch.zeros(5, 3))),
