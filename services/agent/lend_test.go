@@ -9,7 +9,7 @@ import (
 	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
-// Whoever asks says how much it is, and a node takes the memory before the first byte comes.
+// The one that asks says how much it is, and a node takes the memory before the first byte comes.
 func TestNobodyHasANeighbourTakeMoreMemoryThanItHas(t *testing.T) {
 	h := newHub(t)
 	h.keeps = snapshots.Settings{MemoryEvery: 1, Keep: 1, MaxBytes: 1 << 40}

@@ -143,7 +143,7 @@ func (c *cluster) withoutNATS(what func(store string) error) (err error) {
 
 func (c *cluster) backUp(store string) error { return os.CopyFS(store+"-backup", os.DirFS(store)) }
 
-// restore brings the server back with the store that was backed up. Who observes connects anew, to miss nothing of that log.
+// restore brings the server back with the store that was backed up. The observer connects anew, to miss nothing of that log.
 func (c *cluster) restore(ctx context.Context) error {
 	c.bus.Close()
 	if err := c.withoutNATS(func(store string) error {

@@ -101,7 +101,7 @@ func (s *scene) joinRow(ctx context.Context) error {
 	return nil
 }
 
-// readAnOffer waits for a node to offer something, and reads it with the client library. Where the change is over before it has read,
+// readAnOffer waits for a node to offer something, and reads it with the client library. If the change is over before it has read,
 // as it may be on a busy machine, it waits for the next offer, until there are no more changes.
 func (s *scene) readAnOffer(ctx context.Context, since mark) (err error) {
 	for {

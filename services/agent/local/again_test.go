@@ -168,7 +168,7 @@ func TestNobodyWaitsForACopyThatAnAgentBeganWhichHasEnded(t *testing.T) {
 	}
 }
 
-// What is written where a file has no memory ends the process where the disk is full, the trainer and the agent alike.
+// A write where a file has no memory ends the process if the disk is full, the trainer and the agent alike.
 func TestAUnitOfWhichSomePagesHaveNoMemoryGetsItBeforeAnythingIsWrittenThere(t *testing.T) {
 	parent := t.TempDir()
 	sizes := []int64{unitOfPages, unitOfPages}

@@ -39,7 +39,7 @@ func (w *world) memory() (memory map[string]json.RawMessage) {
 	return memory
 }
 
-// What stays beyond its commit is held against somebody in the next change, a year later it may be.
+// A word that stays beyond its commit is held against somebody in the next change, a year later it may be.
 func TestWhatIsKnownOfOneChangeEndsWithItsCommit(t *testing.T) {
 	for field, value := range spent {
 		w := whileAllArePaused(t)

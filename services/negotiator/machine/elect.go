@@ -85,7 +85,7 @@ func (m *Machine) votes(plan string) map[string]vote {
 }
 
 // leading returns the job with which the most nodes wait, and how many these are; of two that as many have, the one whose first node has
-// the lesser name. Whoever trained before, under a plan that the log has lost, knows which job that is.
+// the lesser name. Those that trained before, under a plan that the log has lost, know which job that is.
 func (m *Machine) leading() (key string, nodes int) {
 	if len(m.state.Bids) == 1 { // as nearly always: a thousand nodes that come one after the other look for nobody
 		for key := range m.state.Bids {

@@ -86,7 +86,7 @@ func placesOf(at events.Member) []string {
 }
 
 // countEnds counts who ended in a step that is not made yet, where training goes on from one. Nobody's word makes a step later than
-// those that training can have come to. Who has made the step behind one shows that all have made that: it ends nobody.
+// those that training can have come to. A node that has made the step behind one shows that all have made that one: it ends nobody.
 func (m *Machine) countEnds(resume uint64) {
 	known := &m.state.Poison
 	if m.state.Plan == nil || len(known.Suspects)+len(known.Ends) == 0 {

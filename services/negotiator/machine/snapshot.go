@@ -22,8 +22,8 @@ func (m *Machine) mayAsk() bool {
 	return !opening.Snapshots && m.readers(opening.Changes)
 }
 
-// noteMisread has the next attempt do without the snapshot that nodes could not read: they have an older one perhaps. Who misreads another
-// one, too, is not asked for any: what it reads is nothing, or not what others have.
+// noteMisread has the next attempt do without the snapshot that nodes could not read: they have an older one perhaps. A node that
+// misreads another one, too, is not asked for any: what it reads is nothing, or not what others have.
 func (m *Machine) noteMisread(nodes []string) {
 	snapshot := m.state.Negotiation.Snapshot
 	if snapshot.Plan == "" {

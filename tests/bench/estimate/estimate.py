@@ -6,8 +6,7 @@ Each row is a job of its own: `reknit up`, trainers that join one after the othe
 plan is judged once its steps are measured (plan.measured), and by what `reknit status --json` says, as a user reads it. The
 first plan of a job is a guess, or what the job declares, and is no row.
 
-Where a trainer has a core of its own a fixed work is timed on that core ten times a second, by processor time, which others do not
-lengthen. By how much the core was slower under the plan than under the one before, from which the prediction came, stands in the row:
+A fixed work is timed ten times a second on each core that one trainer has to itself, by processor time, which others do not lengthen. By how much the core was slower under the plan than under the one before, from which the prediction came, stands in the row:
 of that no estimator can know. The error without it is told, too.
 """
 

@@ -11,7 +11,7 @@ import (
 	"github.com/reknit/reknit/services/agent/retention"
 )
 
-// heal has a tier take what is written, and give what lies there. What is torn stays torn.
+// heal has a tier take what is written, and give what lies there. A torn part stays torn.
 func (t *tier) heal() { t.away, t.full, t.readOnly, t.takes = false, false, false, 0 }
 
 // makeRoom reports whether a tier has room for another part. One that is full gives up what may be given up, by the product's rule, the

@@ -95,8 +95,8 @@ func (s *stage) order(worker string, words ...string) error {
 	})
 }
 
-// hangBetween has a script hang where it may evaluate as well: the others wait for it, and the log is to name it soon. Whoever reads
-// that starts the script again.
+// hangBetween has a script hang where it may evaluate as well: the others wait for it, and the log is to name it soon. The soak reads
+// that, and starts the script again.
 func hangBetween(place string) func(*stage, string) error {
 	return func(s *stage, worker string) error {
 		if err := s.order(worker, place, "sleep", hang); err != nil {
