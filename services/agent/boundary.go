@@ -82,7 +82,8 @@ func (s *Session) stays(reason string) {
 	if s.config.Stays != nil {
 		s.config.Stays()
 	}
-	slog.Warn("the cluster does not let this node go, which trains on", "node", s.config.Node, "request", events.ChangeLeave, "reason", reason)
+	slog.Warn("the cluster does not let this node go, which trains on", "node", s.config.Node,
+		"request", events.ChangeLeave, "reason", reason)
 }
 
 // next returns what the trainer's state is to do now, or what the loop does next, or neither while it has to wait.

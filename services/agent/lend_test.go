@@ -29,7 +29,8 @@ func TestNobodyHasANeighbourTakeMoreMemoryThanItHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	var reply events.KeepReply
-	if err := json.Unmarshal(answer.Data, &reply); err != nil || !strings.Contains(reply.Reason, "expected at most the node's memory, 1073741824") {
+	if err := json.Unmarshal(answer.Data, &reply); err != nil ||
+		!strings.Contains(reply.Reason, "expected at most the node's memory, 1073741824") {
 		t.Errorf("%v: it answers %q", err, reply.Reason)
 	}
 }

@@ -63,7 +63,8 @@ func TestEachFaultIsFound(t *testing.T) {
 // Step 2 is held, its samples are passed over, and a node fails before it is made; training goes back to step 1, and they are passed over
 // again; the last plan goes on where they end.
 func TestSamplesThatAPlanPassesOverAreInNoStep(t *testing.T) {
-	plans := []Plan{{1, 0, 0, 4, 0}, {2, 2, 8, 4, 0}, {3, 2, 12, 4, 4}, {4, 2, 12, 4, 0}, {5, 1, 4, 4, 0}, {6, 2, 8, 4, 0}, {7, 2, 12, 4, 4}, {8, 3, 16, 4, 0}}
+	plans := []Plan{{1, 0, 0, 4, 0}, {2, 2, 8, 4, 0}, {3, 2, 12, 4, 4}, {4, 2, 12, 4, 0},
+		{5, 1, 4, 4, 0}, {6, 2, 8, 4, 0}, {7, 2, 12, 4, 4}, {8, 3, 16, 4, 0}}
 	entries := []Entry{{1, 0, 0, 4}, {1, 1, 4, 8}, {2, 2, 8, 10}, {4, 2, 12, 16}, {5, 1, 4, 8}, {7, 2, 12, 16}, {8, 3, 16, 20}}
 	if err := Check(plans, entries, 4); err != nil {
 		t.Error(err)

@@ -213,7 +213,8 @@ func answer(check func(*http.Request) error) http.HandlerFunc {
 	}
 }
 
-// ready names the first check that fails: nats, streams, what stands still, what a person must decide, or what is behind. Excluded, standby is no failure.
+// ready names the first check that fails: nats, streams, what stands still, what a person must decide, or what is
+// behind. Excluded, standby is no failure.
 func (h *health) ready(request *http.Request) error {
 	ctx, cancel := context.WithTimeout(request.Context(), checkTimeout)
 	defer cancel()

@@ -66,7 +66,8 @@ func watchHealth(service string, h *health) (stop func()) {
 			o.ObserveInt64(behind, int64(lag.Messages), about)
 		}
 		if fullest := h.filled.Load(); fullest != nil {
-			o.ObserveFloat64(filled, fullest.Share, metric.WithAttributes(attribute.String("service", service), attribute.String("store", fullest.Store)))
+			o.ObserveFloat64(filled, fullest.Share, metric.WithAttributes(
+				attribute.String("service", service), attribute.String("store", fullest.Store)))
 		}
 		return nil
 	}, acting, standing, stuck, behind, filled)

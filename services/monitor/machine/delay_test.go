@@ -14,7 +14,8 @@ func (w *world) stand(step uint64, beats int) (said []events.StepDelay) {
 		for _, name := range w.names() {
 			node := w.nodes[name]
 			node.number++
-			beat := events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Generation: 2, Step: step, StepSeconds: 0.5}
+			beat := events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Generation: 2, Step: step,
+				StepSeconds: 0.5}
 			if beat.Between = name == "n2"; !beat.Between {
 				beat.Phase = events.PhaseWaiting
 			}

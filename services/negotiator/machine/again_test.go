@@ -87,7 +87,8 @@ func TestHowLongAMemberMayTakeFollowsFromTheStepsOfMost(t *testing.T) {
 		nodes []string
 		given bool // up, after a minute
 	}{
-		"the two others": {[]string{"n1", "n2"}, true}, "one of three": {[]string{"n1"}, false}, "itself": {[]string{"n3"}, true}, "nobody": {nil, false},
+		"the two others": {[]string{"n1", "n2"}, true}, "one of three": {[]string{"n1"}, false},
+		"itself": {[]string{"n3"}, true}, "nobody": {nil, false},
 	} {
 		w := newWorld(t, 3)
 		w.activates(tell.nodes...)

@@ -63,11 +63,14 @@ func TestAStepThatEndsOneTrainerAfterTheOtherIsHeldBeforeTheLastIsGivenIt(t *tes
 	}
 	w.faults("n2")
 	held := w.heldStep()
-	if held == nil || held.Step != 30 || held.Samples != (events.Samples{First: 360, Count: 12}) || strings.Join(held.Died, " ") != "n1 n2" {
+	if held == nil || held.Step != 30 || held.Samples != (events.Samples{First: 360, Count: 12}) ||
+		strings.Join(held.Died, " ") != "n1 n2" {
 		t.Fatalf("held %+v", held)
 	}
 	reason := w.holds()[len(w.holds())-1].Reason
-	for _, says := range []string{"step 30", "samples 360 to 371", "n1, n2", "ValueError: record 3605", "reknit step retry", "reknit step skip"} {
+	for _, says := range []string{
+		"step 30", "samples 360 to 371", "n1, n2", "ValueError: record 3605", "reknit step retry", "reknit step skip",
+	} {
 		if !strings.Contains(reason, says) {
 			t.Errorf("the reason does not say %q: %s", says, reason)
 		}

@@ -46,7 +46,8 @@ func (w *world) joinsAgainst(node, objection string) {
 func TestAMemberThatObjectsToAJoinHasItRefused(t *testing.T) {
 	w := newWorld(t, 2)
 	w.joinsAgainst("n3", "unknown institution")
-	if refused := w.refusals("n3"); len(refused) != 1 || !strings.Contains(refused[0].Reason, "n1 does not consent: unknown institution") || w.opened != nil {
+	if refused := w.refusals("n3"); len(refused) != 1 || w.opened != nil ||
+		!strings.Contains(refused[0].Reason, "n1 does not consent: unknown institution") {
 		t.Fatalf("refused %+v", refused)
 	}
 }

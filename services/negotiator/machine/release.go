@@ -18,7 +18,9 @@ func (m *Machine) releaseRequested(cause events.Event, request events.ReleaseReq
 	if reason := m.cannotRelease(request); reason != "" {
 		return []events.Event{m.refuseRelease(cause, request, reason)}
 	}
-	release := &events.Release{Hold: known.Held.Hold, Step: known.Held.Step, Samples: known.Held.Samples, Skip: request.Skip, Reason: request.Reason}
+	release := &events.Release{
+		Hold: known.Held.Hold, Step: known.Held.Step, Samples: known.Held.Samples, Skip: request.Skip, Reason: request.Reason,
+	}
 	delete(known.Suspects, release.Step) // as many have to end in it again
 	if release.Skip {
 		known.Skipped = append(known.Skipped, release.Samples)
@@ -61,7 +63,8 @@ func (m *Machine) cannotRelease(request events.ReleaseRequest) string {
 	case held.Hold != request.Hold || held.Step != request.Step:
 		return fmt.Sprintf("expected hold %d, of step %d, got %d, of step %d", held.Hold, held.Step, request.Hold, request.Step)
 	case request.Skip && len(known.Skipped) >= mostSkipped:
-		return fmt.Sprintf("%d stretches of samples are passed over already, and there may be no more: mend what ends the trainers", mostSkipped)
+		return fmt.Sprintf("%d stretches of samples are passed over already, and there may be no more: mend what ends the trainers",
+			mostSkipped)
 	}
 	return ""
 }

@@ -28,7 +28,8 @@ func TestAStepThatIsTriedAgainIsHeldAgainWhereItEndsAsMany(t *testing.T) {
 			t.Fatalf("answered %q", answer)
 		}
 		w.tick(10 * time.Minute)
-		if plan := w.plans()[len(w.plans())-1]; w.nodes() != "n1 n2 n3 n4" || plan.Data.Skipped != nil || plan.Data.ConsumedSamples != 12*plan.ResumeStep {
+		if plan := w.plans()[len(w.plans())-1]; w.nodes() != "n1 n2 n3 n4" || plan.Data.Skipped != nil ||
+			plan.Data.ConsumedSamples != 12*plan.ResumeStep {
 			t.Fatalf("nodes %s, data %+v", w.nodes(), plan.Data)
 		}
 	}

@@ -160,8 +160,9 @@ func (w *world) join(node string) {
 		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
 		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
 		Job: events.Job{
-			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer}, GlobalBatch: cmp.Or(w.batch, 12),
-			MicroBatch: 1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
+			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer},
+			GlobalBatch: cmp.Or(w.batch, 12),
+			MicroBatch:  1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
 			BatchRule: w.batchRule, Replicas: w.replicas,
 		},
 	})

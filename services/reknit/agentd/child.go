@@ -60,7 +60,9 @@ func (c *child) wait() end {
 func (c *child) signal(number syscall.Signal) { _ = syscall.Kill(-c.pid(), number) }
 
 // faults are the signals that a process raises by what it does itself.
-var faults = []syscall.Signal{syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGTRAP, syscall.SIGSYS}
+var faults = []syscall.Signal{
+	syscall.SIGSEGV, syscall.SIGABRT, syscall.SIGBUS, syscall.SIGILL, syscall.SIGFPE, syscall.SIGTRAP, syscall.SIGSYS,
+}
 
 // code is the status of a process that ended by itself, by a fault of its own too, and -1 of one that a signal of others ended.
 func (e end) code() int {

@@ -21,7 +21,8 @@ func (d *doctor) training(ctx context.Context) []Finding {
 	todo := "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for. " +
 		"Where nobody has what is missing, and no snapshot was kept, only a new cluster helps: reknit up --cluster OTHER"
 	if change.Held.Step != nil {
-		todo = "see in their logs what ended these trainers, mend it, and run: reknit step retry; or have the samples passed over: reknit step skip"
+		todo = "see in their logs what ended these trainers, mend it, and run: reknit step retry; " +
+			"or have the samples passed over: reknit step skip"
 	} else if strings.HasPrefix(change.Held.Reason, events.OlderLog) {
 		todo = "put the newer store of NATS back, with NATS stopped; where there is none any more: reknit log accept"
 	} else if !change.Stops() {

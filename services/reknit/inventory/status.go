@@ -245,12 +245,12 @@ func (o *Overview) judge() {
 		}
 	}
 	if says := overlay.SaysDelays(o.Delayed, time.Now()); says != "" {
-		o.Problems = append(o.Problems, says+". Its script evaluates, saves or hangs there: look at its log, and kill the script if it hangs: "+
-			"its agent starts it again")
+		o.Problems = append(o.Problems, says+". Its script evaluates, saves or hangs there: "+
+			"look at its log, and kill the script if it hangs: its agent starts it again")
 	}
 	if o.Diverged {
 		o.Problems = append(o.Problems, fmt.Sprintf("the loss of step %d is not finite: training has diverged, and more steps mend nothing. "+
-			"Stop it, and begin anew, or from a checkpoint of yours from before, with a lower learning rate or without the bad samples", o.Step))
+			"Stop it, and begin anew, or from your own checkpoint of before, with a lower learning rate or without the bad samples", o.Step))
 	}
 	switch change := o.Change; {
 	case o.isDeserted():

@@ -112,7 +112,8 @@ func TestAStoreThatIsRemovedUnderNATSIsSaidAndNATSBeginsWithAnEmptyOne(t *testin
 	if err := s.look(); err != nil {
 		t.Fatal(err)
 	}
-	if said := told.String(); !strings.Contains(said, "NATS' store in "+s.config.StoreDir+" was removed") || strings.Count(said, "\n") != 2 {
+	if said := told.String(); !strings.Contains(said, "NATS' store in "+s.config.StoreDir+" was removed") ||
+		strings.Count(said, "\n") != 2 {
 		t.Errorf("it says %q", said)
 	}
 	if ack, err := streaming(t, server.URL()).Publish(t.Context(), "s", []byte("new")); err != nil || ack.Sequence != 1 {

@@ -78,7 +78,8 @@ func (w *World) goOn() (held bool) {
 	if !w.recoverable() {
 		return true
 	}
-	w.violation("training does not go on %v after the last fault, though all state is there: %s", w.patience(), w.whatIsMissing(from+3, nil))
+	w.violation("training does not go on %v after the last fault, though all state is there: %s",
+		w.patience(), w.whatIsMissing(from+3, nil))
 	return false
 }
 

@@ -84,7 +84,8 @@ func (w *World) checkSamples() {
 	}
 }
 
-// checkKind finds a node that a data-parallel plan makes a spare, and does not say that its links are too slow. A node without a script is one.
+// checkKind finds a node that a data-parallel plan makes a spare, and does not say that its links are too slow. A node
+// without a script is one.
 func (w *World) checkKind(plan *events.Plan) {
 	if plan.Kind != events.DataParallel || len(plan.Nodes) > plan.Data.GlobalBatch/plan.Data.MicroBatch {
 		return

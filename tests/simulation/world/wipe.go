@@ -33,7 +33,8 @@ func (w *World) backUp() {
 	}
 }
 
-// restore has the hub come back with what it had stored when it was backed up. All find out as after a wipe, and read what comes from then on.
+// restore has the hub come back with what it had stored when it was backed up. All find out as after a wipe, and read what comes from then
+// on.
 func (w *World) restore() {
 	if w.hub.backup == nil || w.hub.State() != stream.Up || w.ended || !slices.ContainsFunc(w.nodes, (*node).tellsOfThePlan) {
 		return

@@ -27,7 +27,8 @@ func main() {
 	flag.Parse()
 	drawn := chosen(*only)
 	if flag.NArg() > 0 || *failures < 1 || *during <= 0 || len(drawn) == 0 {
-		fmt.Fprintf(os.Stderr, "soak: expected -failures and -for above 0, -only of known failures and no arguments, got %d, %v, %q and %q\n",
+		fmt.Fprintf(os.Stderr,
+			"soak: expected -failures and -for above 0, -only of known failures and no arguments, got %d, %v, %q and %q\n",
 			*failures, *during, *only, flag.Args())
 		os.Exit(2)
 	}

@@ -81,8 +81,8 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		return Idle, stop.String()
 	}
 	if status.Diverged > 0 {
-		return Trouble, fmt.Sprintf("the loss is not finite since step %d: training has diverged. Stop it, and begin anew or from a checkpoint of before",
-			status.Diverged)
+		return Trouble, fmt.Sprintf("the loss is not finite since step %d: training has diverged. "+
+			"Stop it, and begin anew or from a checkpoint of before", status.Diverged)
 	}
 	if change, under := v.underWay(); under {
 		return levelOf(change)
