@@ -3,6 +3,10 @@ package bus
 import (
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
 )
 
 func TestALiarHasNobodyWaitForLongerThanAFewSecondsOfAMinute(t *testing.T) {
@@ -28,5 +32,16 @@ func TestAWaitThatEndsEarlyCostsWhatItTook(t *testing.T) {
 			t.Fatalf("%v are allowed, expected %v", allowed, missingAfter)
 		}
 		a.giveBack(missingAfter - time.Millisecond)
+	}
+}
+
+func TestWhatANodeNamesAndSoonStoresLeavesTheWholePatienceToTheNext(t *testing.T) {
+	b := &Bus{conn: new(nats.Conn)}
+	for range 100 {
+		w := b.waitFor(events.Event{Source: events.NodeSource("n1")}, reading{patience: unreadableAfter})
+		if w.over(true) || w.patience != missingAfter {
+			t.Fatalf("%v are allowed, expected %v", w.patience, missingAfter)
+		}
+		w.end() // it was there a moment later
 	}
 }
