@@ -29,3 +29,21 @@ func TestTheRoomUnderNATSStoreIsToldWhereThatIsHere(t *testing.T) {
 		t.Errorf("of the store of reknit up it says %q", said)
 	}
 }
+
+func TestADiskIsNearlyFullByItsShareOrByItsBytes(t *testing.T) {
+	const gib = 1 << 30
+	for _, disk := range []struct {
+		free, whole int64
+		scarce      bool
+	}{
+		{free: gib, whole: 20 * gib},
+		{free: gib - 1, whole: 4 * gib, scarce: true},     // a quarter of a small one
+		{free: 49 * gib, whole: 1000 * gib, scarce: true}, // much of a large one
+		{free: 50 * gib, whole: 1000 * gib},
+		{free: 0, whole: 0, scarce: true},
+	} {
+		if says := scarce(disk.free, disk.whole); says != disk.scarce {
+			t.Errorf("of %d bytes %d are left: scarce %v, expected %v", disk.whole, disk.free, says, disk.scarce)
+		}
+	}
+}

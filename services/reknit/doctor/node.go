@@ -224,10 +224,15 @@ func roomOf(setting, path string) []Finding {
 	switch {
 	case err != nil:
 		return found(wrong, "make it, or set "+setting, "%s: %v", path, err)
-	case float64(free) < leastShare*float64(whole) || free < leastBytes:
+	case scarce(free, whole):
 		return found(warning, "make room, or set "+setting, "%s", says)
 	}
 	return found(fine, "", "%s", says)
+}
+
+// scarce reports whether so many free bytes are soon used up: a small disk fills by what is in it, a large one by its share.
+func scarce(free, whole int64) bool {
+	return float64(free) < leastShare*float64(whole) || free < leastBytes
 }
 
 // sharedMemory is where an agent keeps state unless told otherwise.
