@@ -479,6 +479,7 @@ class Calls(Same):
         seen = {}
         for micro_batch in (1, 1, 2):
             torch.manual_seed(len(seen))
+            random.seed(len(seen))
             job = join(model, optimizer, micro_batch=micro_batch, steps=2)
             for step in job.steps():
                 for samples in step.micro_batches:

@@ -3,6 +3,7 @@
 import functools
 import threading
 import unittest
+import unittest.mock
 
 try:
     import torch
@@ -82,6 +83,12 @@ def alone_until_an_abort(before, plane, rank):
 
 
 class Gradients(unittest.TestCase):
+    def test_a_bucket_is_full_by_its_bytes_whatever_a_number_takes(self):
+        with unittest.mock.patch.object(reknit_gradients, "BUCKET_BYTES", 80):
+            for kind, full in ((torch.float16, 40), (torch.float32, 20), (torch.float64, 10)):
+                buckets = reknit_gradients.buckets_of([torch.zeros(5, dtype=kind) for _ in range(24)])
+                self.assertEqual({sum(each.numel() for each in bucket.parameters) for bucket in buckets}, {full}, kind)
+
     def test_sums_begin_while_the_backward_pass_goes_on(self):
         for inside, begun, buckets in in_processes(sums_begun, "Plane", 0, 1):
             self.assertEqual([2], inside)  # the loss, and the last layer

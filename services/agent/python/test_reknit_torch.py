@@ -553,6 +553,19 @@ def train_with(board, node_and_rate):
     return job.plane.done, getattr(agent, "told", "")
 
 
+class Votes(unittest.TestCase):
+    """A row is a process: since which step it trains, and the number of its settings for a state; zero: it has not that state."""
+
+    def test_more_than_half_decide_and_half_do_not(self):
+        self.assertEqual(({2}, []), reknit_torch.vote([[0, 7], [0, 7], [0, 8]]))
+        self.assertEqual((set(), [[0, 1], [2], [3]]), reknit_torch.vote([[0, 7], [0, 7], [0, 8], [0, 9]]))
+        self.assertEqual(({0}, []), reknit_torch.vote([[0, 8], [0, 7], [0, 7], [0, 0]]))
+
+    def test_where_nobody_has_most_the_side_decides_that_has_trained_for_longest(self):
+        self.assertEqual(({0, 1, 2}, []), reknit_torch.vote([[5, 7], [5, 7], [5, 8], [1, 9]]))
+        self.assertEqual((set(), [[0], [1]]), reknit_torch.vote([[1, 7], [1, 8]]))
+
+
 class ThreeProcesses(unittest.TestCase):
     def test_who_has_another_learning_rate_is_told_before_anybody_applies_it_and_no_other_script_ends(self):
         (*right, (done, told)) = in_processes(train_with, "Board", ("a", slower), ("b", slower), ("c", slower_by_turns))
