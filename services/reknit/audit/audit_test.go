@@ -15,8 +15,8 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // site is a cluster with an audit log.
@@ -30,20 +30,8 @@ type site struct {
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &site{T: t, bus: b, url: server.URL(), path: filepath.Join(t.TempDir(), "audit")}
+	b, url := scene.Begin(t, "c")
+	return &site{T: t, bus: b, url: url, path: filepath.Join(t.TempDir(), "audit")}
 }
 
 // refuse has the negotiator refuse so many nodes.

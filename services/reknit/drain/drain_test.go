@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // house is a cluster of n1 and n2, whose negotiator is the test.
@@ -27,20 +27,8 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	h := &house{t: t, bus: b, url: server.URL()}
+	b, url := scene.Begin(t, "c")
+	h := &house{t: t, bus: b, url: url}
 	h.commit(1, "n1", "n2")
 	return h
 }

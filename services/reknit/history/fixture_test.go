@@ -7,8 +7,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
-	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 )
 
 // teller makes the log of a cluster of n1 to n4, an event every ten milliseconds.
@@ -128,20 +127,8 @@ func (l *teller) serve(t *testing.T) (url string) {
 // server is a server with an empty log.
 func server(t *testing.T) (url string, say func([]events.Event)) {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return server.URL(), func(said []events.Event) {
+	b, url := scene.Begin(t, "c")
+	return url, func(said []events.Event) {
 		t.Helper()
 		for _, event := range said {
 			if _, err := b.Publish(t.Context(), event); err != nil {

@@ -14,8 +14,8 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // site is a cluster of which the test is everybody.
@@ -29,20 +29,8 @@ type site struct {
 func newSite(t *testing.T) *site {
 	t.Helper()
 	t.Parallel() // each listens for a second, again and again
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &site{t: t, bus: b, url: server.URL()}
+	b, url := scene.Begin(t, "c")
+	return &site{t: t, bus: b, url: url}
 }
 
 func (s *site) say(kind events.Kind, source, subject string, payload events.Payload) {

@@ -13,36 +13,24 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // liveLog is the log of the cluster of failure.yaml: it asked for its first plan, and committed the current one.
 func liveLog(t *testing.T) (url string, say func(events.Event)) {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	b, err := bus.Connect(ctx, bus.Config{URL: server.URL(), Name: "test", Cluster: "failure"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
+	b, url := scene.Begin(t, "failure")
 	say = func(event events.Event) {
 		t.Helper()
 		if _, err := b.Publish(ctx, event); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return server.URL(), say
+	return url, say
 }
 
 var negotiator = events.Speaker{Source: "/negotiator", Cluster: "failure"}

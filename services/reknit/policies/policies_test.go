@@ -12,9 +12,9 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // town is a cluster of n1 and n2, which asked for a plan.
@@ -26,20 +26,8 @@ type town struct {
 
 func newTown(t *testing.T) *town {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	town := &town{t: t, bus: b, url: server.URL()}
+	b, url := scene.Begin(t, "c")
+	town := &town{t: t, bus: b, url: url}
 	layer := events.LayerProfile{ParameterBytes: 1 << 10, OptimizerBytes: 1 << 10, ForwardSeconds: 0.1, BackwardSeconds: 0.2}
 	request := events.PlanRequest{Negotiation: "g", Cluster: "c", Generation: 1, SecondsBetweenFailures: 3600, Job: events.Job{
 		Digest: events.Digest(nil), Layers: []events.LayerProfile{layer, layer}, GlobalBatch: 4, MicroBatch: 1}}

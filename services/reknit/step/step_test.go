@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // house is a cluster whose negotiator is the test.
@@ -21,20 +21,8 @@ type house struct {
 
 func newHouse(t *testing.T) *house {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return &house{t, b, server.URL()}
+	b, url := scene.Begin(t, "c")
+	return &house{t, b, url}
 }
 
 func (h *house) say(kind events.Kind, payload events.Payload) {
