@@ -20,6 +20,10 @@ type Step struct {
 	World  int     `json:"world"` // processes that trained it
 	Under  uint64  `json:"under"` // generation of the plan or, without plans, id of the process
 	Time   float64 `json:"time"`  // seconds of the machine's clock
+
+	// State is what the soak's script tells of its state after the step: how many updates it is of, and a sum each of the parameters,
+	// their first and their second moments.
+	State []float64 `json:"state,omitempty"`
 }
 
 // At is when the step was completed.

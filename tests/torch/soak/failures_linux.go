@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -33,6 +34,8 @@ const (
 	evaluate = "8"
 	away     = 3 * time.Second
 	frozen   = 10 * time.Second
+
+	mostBetween = 500 * time.Millisecond // two kills: a plan that does without a node comes about then
 )
 
 // failures are all kinds.
@@ -60,6 +63,7 @@ var failures = []failure{
 	{"a sample is poisoned", (*stage).poison, nil},
 	{"all scripts are killed at once", (*stage).killAllScripts, nil},
 	{"two scripts are killed at once", (*stage).killTwo, lost},
+	{"nodes are killed one after the other until one is left", (*stage).killAllButOne, lost},
 	{"a service is killed", func(s *stage, _ string) error { return s.job.KillService(pick(s.random, processes.Services)) }, nil},
 	{"NATS is away", func(s *stage, _ string) error { return s.job.RestartNATS(away, false) }, nil},
 	{"NATS loses its store", (*stage).loseStore, nil},
@@ -149,6 +153,21 @@ func (s *stage) killTwo(worker string) error {
 		return err
 	}
 	return torch.KillTrainer.Strike(s.job.Worker(other))
+}
+
+// killAllButOne kills a worker's node and then others while the cluster goes on without the one before, or is about to.
+func (s *stage) killAllButOne(worker string) error {
+	others := slices.DeleteFunc(s.job.Running(), func(name string) bool { return name == worker })
+	s.random.Shuffle(len(others), func(i, j int) { others[i], others[j] = others[j], others[i] })
+	for _, name := range append([]string{worker}, others[1:]...) {
+		if err := torch.KillNode.Strike(s.job.Worker(name)); err != nil {
+			return err
+		}
+		if err := s.wait(time.Duration(s.random.Int64N(int64(mostBetween)))); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *stage) killAllScripts(string) error {

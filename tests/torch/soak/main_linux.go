@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -75,33 +76,43 @@ func run(ctx context.Context, random *rand.Rand, count int, during time.Duration
 	err = stage.play(drawn, count, time.Now().Add(during))
 	stage.close()
 	err = errors.Join(err, stage.write(os.Stdout), stage.writeTo(report))
-	healed, lost := torch.Losses(stage.job.Course.Steps())
-	if err := errors.Join(err, lost); err != nil {
-		return fmt.Errorf("%w; logs are in %s", err, directory)
+	disturbed := stage.job.Course.Steps()
+	err = errors.Join(err, keep(filepath.Join(directory, "disturbed.jsonl"), disturbed), torch.CompareReplicas(disturbed))
+	healed, lost := torch.Losses(disturbed)
+	if lost != nil {
+		return fmt.Errorf("%w; logs and all steps are in %s", errors.Join(err, lost), directory)
 	}
 	fmt.Printf("\ntraining the same %d steps in one undisturbed process ...\n", len(healed))
-	steps, err := torch.Undisturbed(ctx, place, filepath.Join(place.Tests, "soak", torch.Soak), directory, uint64(len(healed)))
-	if err != nil {
-		return err
+	steps, alone := torch.Undisturbed(ctx, place, filepath.Join(place.Tests, "soak", torch.Soak), directory, uint64(len(healed)))
+	if alone == nil {
+		alone = errors.Join(keep(filepath.Join(directory, "undisturbed.jsonl"), steps), torch.CompareStates(disturbed, steps), compare(healed, steps))
 	}
+	if err := errors.Join(err, alone); err != nil {
+		return fmt.Errorf("%w; logs and all steps are in %s", err, directory)
+	}
+	return os.RemoveAll(directory)
+}
+
+func compare(healed []float64, steps []torch.Step) error {
 	undisturbed, err := torch.Losses(steps)
 	if err != nil {
 		return err
 	}
-	if err := torch.CompareLosses(healed, undisturbed); err != nil {
-		err = errors.Join(err, keep(filepath.Join(directory, "disturbed.jsonl"), stage.job.Course.Steps()),
-			keep(filepath.Join(directory, "undisturbed.jsonl"), steps))
-		return fmt.Errorf("%w; logs and all steps are in %s", err, directory)
-	}
-	return os.RemoveAll(directory)
+	return torch.CompareLosses(healed, undisturbed)
 }
 
 // keep writes steps to a file, one a line, as they were heard.
 func keep(path string, steps []torch.Step) error {
 	var text []byte
 	for _, step := range steps {
-		text = fmt.Appendf(text, "{\"worker\":%q,\"step\":%d,\"loss\":%v,\"world\":%d,\"under\":%d,\"time\":%f}\n",
-			step.Worker, step.Number, step.Loss, step.World, step.Under, step.Time)
+		line, err := json.Marshal(struct {
+			Worker string `json:"worker"`
+			torch.Step
+		}{step.Worker, step})
+		if err != nil {
+			return err
+		}
+		text = append(append(text, line...), '\n')
 	}
 	return os.WriteFile(path, text, 0o644)
 }

@@ -4,6 +4,7 @@ The folder SOAK has a file for each node that is to misbehave once: where in a s
 "poison" has the number of a sample that nobody can read until the file is removed.
 """
 
+import json
 import os
 import pathlib
 import time
@@ -60,6 +61,20 @@ def batch(samples):
     return x, x.sin().sum(1, keepdim=True)
 
 
+def sums(model, optimizer):
+    """Return how many updates were made, and a sum each of the parameters and of the optimizer's moments: each element counts by its place."""
+    kept = [optimizer.state[parameter] for parameter in model.parameters() if parameter in optimizer.state]
+    parts = [list(model.parameters()), *([own[name] for own in kept] for name in ("exp_avg", "exp_avg_sq"))]
+    flat = [torch.cat([tensor.detach().double().flatten() for tensor in part]) for part in parts]
+    return [max(own["step"].item() for own in kept), *((one * torch.arange(1.0, len(one) + 1).double().cos()).sum().item() for one in flat)]
+
+
+def report(step, model, optimizer):
+    """Print a line of a step that was made, as gpt.report does, and what the state is then."""
+    line = {"step": step.index + 1, "loss": float(step.loss), "world": step.world, "under": step.generation, "time": time.time()}
+    print(json.dumps({**line, "state": sums(model, optimizer)}), flush=True)
+
+
 def main():
     """Train until the last step."""
     options = gpt.options()
@@ -78,7 +93,7 @@ def main():
         time.sleep(PACE)
         misbehave("commit", optimizer, model)
         if step.commit():
-            gpt.report(step.index + 1, step.loss, step.world, step.generation)
+            report(step, model, optimizer)
             misbehave("made", optimizer, model)
 
 
