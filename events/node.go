@@ -13,6 +13,11 @@ type Pulse struct {
 	Loss        float64 `json:"loss"`                           // of the last completed step; zero where the node does not know it
 	// LossNotFinite says that the loss of the last completed step is no number or infinite; Loss is zero then. Training has diverged.
 	LossNotFinite bool `json:"lossNotFinite,omitempty"`
+	// LossNotFiniteSince is the first step of those in a row whose loss is not finite, as far as this node knows, in completed ones.
+	// Since then no snapshot is taken.
+	LossNotFiniteSince uint64 `json:"lossNotFiniteSince,omitempty"`
+	// StillSeconds is for how long the trainer has completed no step under its plan; left out where nobody knows of its steps.
+	StillSeconds float64 `json:"stillSeconds,omitempty" is:"min=0,max=1e9"`
 	// Phase is what the trainer does in the step after that: computing, or waiting for others; left out where it is in none, or its
 	// agent does not know. Starting: it has not asked for a place yet, and is about to.
 	Phase string `json:"phase,omitempty" is:"one=starting|computing|waiting"`

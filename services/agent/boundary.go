@@ -114,6 +114,7 @@ func (s *Session) train(action machine.Train) {
 	s.loop.orders = &Orders{Plan: action.Plan, Switched: action.Switched, Abandoned: action.Abandoned, Step: step}
 	s.loop.cancelled = cancel
 	if action.Switched {
+		s.pulses.moved = time.Now()
 		s.sayAdopted(action.Plan)
 	}
 }

@@ -99,8 +99,11 @@ func TestHeartbeatsGoOnWhereTheLossIsNoNumberAndSaySo(t *testing.T) {
 			t.Fatal("no heartbeat of the step")
 		}
 		if pulse.Step == 7 {
-			if pulse.Loss != 0 || !pulse.LossNotFinite {
-				t.Errorf("it tells the loss %v, not finite: %v", pulse.Loss, pulse.LossNotFinite)
+			if pulse.Loss != 0 || !pulse.LossNotFinite || pulse.LossNotFiniteSince != 7 {
+				t.Errorf("it tells the loss %v, not finite: %v, since step %d", pulse.Loss, pulse.LossNotFinite, pulse.LossNotFiniteSince)
+			}
+			if pulse.StillSeconds <= 0 {
+				t.Errorf("it tells %v s since its last step", pulse.StillSeconds)
 			}
 			return
 		}

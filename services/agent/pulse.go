@@ -31,6 +31,7 @@ type pulses struct {
 	next       events.Pulse
 	last       time.Time
 	suspicions map[string]*suspicion // told too seldom yet, by peer
+	moved      time.Time             // the trainer completed a step, or began the first one of a plan; zero: neither
 }
 
 // tellings is in how many heartbeats a suspicion goes out: one may be lost. For longer it would be no news, but evidence
@@ -53,7 +54,13 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 	s.tell(func() []machine.Action {
 		s.loop.done = step
 		s.pulses.next.Step, s.pulses.next.StepSeconds = step, stepSeconds
-		s.pulses.next.Loss, s.pulses.next.LossNotFinite = loss, notFinite
+		s.pulses.next.Loss, s.pulses.moved = loss, time.Now()
+		before := s.machine.Snapshot().Diverged
+		s.machine.Loss(step, !notFinite)
+		if s.machine.Snapshot().Diverged > 0 && before == 0 {
+			slog.Warn("the loss is not finite: no snapshot is taken until it is again, and the newest of before stays",
+				"node", s.config.Node, "step", step)
+		}
 		if time.Since(s.pulses.last) >= progressEvery {
 			go s.sendPulse()
 		}
@@ -100,6 +107,10 @@ func (s *Session) sendPulse() {
 	known, pulse := s.machine.Snapshot(), &s.pulses.next
 	if known.Generation > 0 { // a plan sets the step, too: that of a joiner, and of who is rolled back
 		pulse.Step = known.Step
+	}
+	pulse.LossNotFinite, pulse.LossNotFiniteSince = known.Diverged > 0, known.Diverged
+	if pulse.StillSeconds = 0; !s.pulses.moved.IsZero() {
+		pulse.StillSeconds = time.Since(s.pulses.moved).Seconds()
 	}
 	if worker, able := s.loop.state.(Worker); able {
 		pulse.Phase = worker.Phase()

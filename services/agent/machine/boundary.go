@@ -142,6 +142,9 @@ func (m *Machine) adopted(result Adopted) {
 	m.plan, m.trained, m.pending = &next, &next, m.pending[1:]
 	m.done, m.switched, m.stuck, m.claimable = next.plan.ResumeStep, true, false, next.plan.Generation
 	m.tookBack = false
+	if m.done < m.diverged { // what is trained from here was finite
+		m.diverged = 0
+	}
 	m.pace.pending = next.plan.Generation
 	clear(m.imported)
 	if m.negotiation == nil {

@@ -51,8 +51,12 @@ func (m *Machine) captureDue() {
 	m.capture(false, func(tier Tier) bool { return m.done%tier.Every == 0 })
 }
 
-// capture has the units captured that this node writes to the tiers in which a snapshot is due.
+// capture has the units captured that this node writes to the tiers in which a snapshot is due. None is taken
+// of a state whose loss is not finite: it would take the place of the last one that is worth to go back to, which stays the newest.
 func (m *Machine) capture(last bool, isDue func(Tier) bool) {
+	if m.diverged > 0 {
+		return
+	}
 	var shares []Share
 	for _, tier := range m.settings.Tiers {
 		if !isDue(tier) {

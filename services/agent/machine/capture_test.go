@@ -34,6 +34,43 @@ func TestTheStepThatAPlanResumesAtIsNotCaptured(t *testing.T) {
 	n.expect("adopt [{0 2}] at 12", "train under 3, new")
 }
 
+// completes has the trainer complete a step with a loss that is finite or not, and stand behind it.
+func (n *node) completes(step uint64, finite bool) {
+	n.machine.Loss(step, finite)
+	n.do(n.machine.Completed(now, step, 1))
+	n.told = nil // what it says of the plan's first step
+	n.stands(step)
+}
+
+// A job whose loss was NaN went on to take snapshots, and each pushed out one that was good.
+func TestOfAStateWhoseLossIsNotFiniteNoSnapshotIsTaken(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	n.completes(12, true)
+	n.expect("capture at 12: disk [{0 2}] remote [{0 1}]", "train under 3")
+	for step := uint64(13); step <= 20; step++ {
+		n.completes(step, false)
+		n.expect("train under 3")
+	}
+	if since := n.machine.Snapshot().Diverged; since != 13 {
+		t.Errorf("its loss is not finite since step %d: expected 13", since)
+	}
+	n.completes(21, true)
+	n.expect("train under 3")
+	n.completes(22, true)
+	n.expect("capture at 22: disk [{0 2}]", "train under 3")
+}
+
+func TestASnapshotFromBeforeTheLossWasNotFiniteMakesItFiniteAgain(t *testing.T) {
+	n := trainingNode(t, 13, keepsSnapshots)
+	n.completes(14, false)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.stands(14)
+	n.commits(plan(4, 12, "n1", "n2"))
+	if since := n.machine.Snapshot().Diverged; since != 0 {
+		t.Errorf("training went back to step 12, and the loss is not finite since step %d", since)
+	}
+}
+
 func TestWhoGivesUpItsStepTakesNoSnapshot(t *testing.T) {
 	n := trainingNode(t, 11, keepsSnapshots)
 	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))

@@ -81,6 +81,7 @@ type Machine struct {
 	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
 	pace      pace
 	computed  float64 // seconds of passes in the step under way
+	diverged  uint64  // the first step of those in a row whose loss is not finite, in completed ones; zero: it is, or is not known here
 	steps     steps   // of the plan in force
 	ending    *ending // told last; nil: training was never complete here
 	snapshots snapshots

@@ -21,6 +21,17 @@ type pace struct {
 // Computed tells how long the trainer passed micro-batches in the step that it is about to complete.
 func (m *Machine) Computed(seconds float64) { m.computed = seconds }
 
+// Loss tells whether that of the step which the trainer is about to complete is finite. One that this node does not know counts as
+// finite. From the first one that is not no snapshot is taken until one is again.
+func (m *Machine) Loss(step uint64, finite bool) {
+	switch {
+	case finite:
+		m.diverged = 0
+	case m.diverged == 0:
+		m.diverged = step
+	}
+}
+
 // Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first
 // step of a plan says how long training stood for it.
 func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Action {

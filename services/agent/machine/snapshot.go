@@ -10,6 +10,7 @@ type Snapshot struct {
 	Step        uint64  // completed steps
 	Promise     *uint64 // completed steps not to be passed; nil for none
 	Stop        *uint64 // completed steps at which training stops or the next plan takes over; nil where none is known
+	Diverged    uint64  // the first of the last steps whose loss is not finite; zero: it is, or is not known here
 	Awaited     uint64  // generation before which nothing is trained; zero for none
 	Negotiation string  // under way; empty for none
 	Phase       string  // of this node's part of it
@@ -20,7 +21,7 @@ type Snapshot struct {
 func (m *Machine) Snapshot() Snapshot {
 	snapshot := Snapshot{
 		Membership: m.membership.String(), Incarnation: m.incarnation, Generation: m.generation(), Known: m.newest.generation,
-		Trainer: m.trainer.String(), Step: m.step(), Promise: m.promise, Stop: m.stop(), Awaited: m.awaited,
+		Trainer: m.trainer.String(), Step: m.step(), Promise: m.promise, Stop: m.stop(), Awaited: m.awaited, Diverged: m.diverged,
 		Kept: len(m.overtaking),
 	}
 	if m.negotiation != nil {

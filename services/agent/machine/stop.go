@@ -32,6 +32,12 @@ func (m *Machine) mustWriteLast() bool {
 	return last.asked && !last.written && m.done == last.step
 }
 
+// stopsDiverged says why a job whose loss is not finite is not stopped with a snapshot, from which it would go on.
+func (m *Machine) stopsDiverged() string {
+	return fmt.Sprintf("the loss is not finite since step %d, and a snapshot of that would be the one to go on from: two signals within "+
+		"10 s to each agent end the job, and the same scripts go on from the newest snapshot of before", m.diverged)
+}
+
 func (m *Machine) writeLast() {
 	m.negotiation.last.written = true
 	m.capture(true, Tier.outlives)

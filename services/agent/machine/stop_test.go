@@ -37,3 +37,16 @@ func TestWhoseSnapshotsEndWithItsProcessObjectsToAStop(t *testing.T) {
 		t.Errorf("it does %q: expected an objection", told)
 	}
 }
+
+func TestAJobWhoseLossIsNotFiniteIsNotStoppedWithASnapshotToGoOnFrom(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	n.completes(12, false)
+	n.told = nil
+	n.hears(events.NegotiationOpened, stopOpening())
+	if told := strings.Join(n.told, "\n"); !strings.Contains(told, "negotiation.consented g4 false") {
+		t.Errorf("it does %q: expected an objection", told)
+	}
+	if says := n.machine.stopsDiverged(); !strings.Contains(says, "not finite since step 12") {
+		t.Errorf("it says %q: expected since which step", says)
+	}
+}
