@@ -22,6 +22,7 @@ type refusal struct {
 	since time.Time     // of the first in a row; zero: the last request was granted
 	pause time.Duration // before the next request
 	waits bool          // the next request is not made yet
+	told  string        // why it was not granted, as this node was told
 }
 
 // askLater asks for a place again after a pause. Called with the mutex held.
@@ -29,10 +30,8 @@ func (s *Session) askLater(reason string) {
 	if s.refusal.since.IsZero() {
 		s.refusal = refusal{since: time.Now(), pause: firstAsk}
 	}
-	s.waits(machine.Waits{
-		Reason: fmt.Sprintf("the cluster does not take this node yet, which asks again in %v: %s", s.refusal.pause, reason),
-		Since:  s.refusal.since,
-	})
+	s.refusal.told = fmt.Sprintf("the cluster does not take this node yet, which asks again in %v: %s", s.refusal.pause, reason)
+	s.waits(machine.Waits{Reason: s.refusal.told, Since: s.refusal.since})
 	s.waiting.times = 0 // the next refusal is the reminder
 	s.refusal.waits = true
 	time.AfterFunc(s.refusal.pause, func() {
@@ -136,10 +135,12 @@ func (s *Session) askAgain(replaced bool) []machine.Action {
 	return actions
 }
 
-// granted ends the wait for a place. Called with the mutex held.
+// granted ends the wait for a place. It is told that training goes on only where nothing else is waited for: the cluster may have been
+// held since. Called with the mutex held.
 func (s *Session) granted() {
-	if since := s.refusal.since; !since.IsZero() {
-		s.refusal = refusal{}
-		s.waits(machine.Waits{Since: since})
+	asked := s.refusal
+	s.refusal = refusal{}
+	if !asked.since.IsZero() && s.waiting.Reason == asked.told {
+		s.waits(machine.Waits{Since: asked.since})
 	}
 }

@@ -16,9 +16,10 @@ func (m *Machine) held(event events.Event, hold events.Hold) {
 
 // noticeThatTrainingGoesOn ends the wait of a cluster that was held: a step begins, a plan is taken up, which may give
 // this node nothing to train, or the cluster went on without it. While a negotiation is under way a step proves nothing:
-// it may be the last before the one at which all stop.
+// it may be the last before the one at which all stop. A plan before the one that is awaited, which this node takes up late, proves
+// nothing either: its step ended another node, say, and is held.
 func (m *Machine) noticeThatTrainingGoesOn() {
-	if m.waits.Reason != "" && m.negotiation == nil {
+	if m.waits.Reason != "" && m.negotiation == nil && m.awaited == 0 {
 		m.do(Waits{Since: m.waits.Since})
 		m.waits = Waits{}
 	}

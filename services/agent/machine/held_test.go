@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -58,4 +60,25 @@ func TestTheLastStepsBeforeAllStopDoNotEndTheWait(t *testing.T) {
 	n.expect("waits since " + now.Format("15:04:05") + " waiting for n2")
 	n.stands(21)
 	n.expect("train under 3")
+}
+
+// The last of three gave up its step late, took up a plan that the second had ended under meanwhile, and said that training goes on.
+func TestAPlanThatIsTakenUpLateDoesNotEndAHoldThatCameBehindIt(t *testing.T) {
+	n := trainingNode(t, 20)
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2", "n3"))
+	n.commits(plan(4, 20, "n1", "n2"))
+	n.hears(events.NegotiationOpened, opening("g5", 5, true, "n1"))
+	n.hears(events.Aborted, &events.Abort{Negotiation: "g5", Generation: 5, Reason: "step 20 is held"})
+	isHeld(n, "step 20 is held")
+	n.told = nil
+	n.stands(20)
+	for _, told := range n.told {
+		if strings.HasPrefix(told, "waits since") {
+			t.Errorf("it tells %q: expected nothing before the hold ends", told)
+		}
+	}
+	n.commits(plan(5, 20, "n1"))
+	if since := "waits since " + now.Format("15:04:05"); !slices.Contains(n.told, since) {
+		t.Errorf("it tells %q: expected that training goes on", n.told)
+	}
 }
