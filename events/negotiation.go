@@ -131,6 +131,8 @@ type Commitment struct {
 	PlanDigest  string `json:"planDigest" is:"digest"`
 	// LostSteps are completed steps that no node at hand has any more, as far as is known: they are trained again.
 	LostSteps uint64 `json:"lostSteps,omitempty"`
+	// AtMost says that nobody told how far training had come, and LostSteps is how many could have been made since.
+	AtMost bool `json:"atMost,omitempty"`
 }
 
 // Abort says that a negotiation ended without a plan. What was promised in it no longer binds.

@@ -11,8 +11,9 @@ import (
 
 // back is that a negotiation goes on from an older step, because nobody who is here has all of a newer one.
 type back struct {
-	Lost    uint64   `json:"lost"`    // steps to be trained again, as far as those who are here can tell
-	Forgone []string `json:"forgone"` // nodes that may hold a newer step and were waited for in vain
+	Lost    uint64   `json:"lost"`             // steps to be trained again, as far as those who are here can tell
+	AtMost  bool     `json:"atMost,omitempty"` // nobody told how far training had come: so many could have been made
+	Forgone []string `json:"forgone"`          // nodes that may hold a newer step and were waited for in vain
 }
 
 // lack is that there is no step to go on from, or an older one only and the newer one is waited for.
@@ -50,9 +51,10 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	if m.state.Stop != nil && older.Step == m.state.Stop.Step {
 		return older, nil // the last snapshot: nothing is lost, and nobody has a newer step
 	}
-	way := &back{Lost: m.reached() - min(m.reached(), older.Step), Forgone: m.mayBring(missing)}
+	reached, atMost := m.reached()
+	way := &back{Lost: reached - min(reached, older.Step), AtMost: atMost, Forgone: m.mayBring(missing)}
 	if lacks.awaits, lacks.seconds = way.Forgone, m.patience(way); lacks.seconds > 0 {
-		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by about %d steps, to step %d", lacks.seconds, way.Lost,
+		lacks.reason += fmt.Sprintf("; in %.0f s training goes back by %s %d steps, to step %d", lacks.seconds, way.roughly(), way.Lost,
 			older.Step)
 		return older, lacks
 	}
@@ -96,9 +98,18 @@ func (m *Machine) patience(way *back) float64 {
 	return max(0, wait-now.Sub(m.state.Lacking).Seconds())
 }
 
+// roughly says of which kind the number of lost steps is.
+func (b *back) roughly() string {
+	if b.AtMost {
+		return "at most"
+	}
+	return "about"
+}
+
 // reached returns how far training had come before it stopped: by those who are here, or else by the last heartbeats
-// of those who were lost.
-func (m *Machine) reached() uint64 {
+// of those who were lost. If nobody told, as where the hub was away with all of them, it is how far it may have come at most: nodes
+// train on without a hub.
+func (m *Machine) reached() (step uint64, atMost bool) {
 	trained := m.state.Stopped.Sub(m.state.Committed)
 	return protocol.Reached(m.told(), m.state.Plan.ResumeStep, trained.Seconds(), m.stepSeconds())
 }
@@ -169,10 +180,10 @@ func (m *Machine) awaits(node string) bool {
 		under != nil && under.Back != nil && slices.Contains(under.Back.Forgone, node)
 }
 
-// lostSteps returns how many completed steps are trained again.
-func (n *negotiation) lostSteps() uint64 {
+// lostSteps returns how many completed steps are trained again, and whether that is the most that it can be.
+func (n *negotiation) lostSteps() (steps uint64, atMost bool) {
 	if n.Back == nil {
-		return 0
+		return 0, false
 	}
-	return n.Back.Lost
+	return n.Back.Lost, n.Back.AtMost && n.Back.Lost > 0
 }

@@ -19,9 +19,10 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	plan := m.finalPlan()
 	committed := m.speaker.Say(cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
 	digest := events.Digest(committed.Data)
+	lost, atMost := under.lostSteps()
 	// The fenced fact goes first: an instance that lost its lease is refused there and never reaches the plan.
 	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
-		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest, LostSteps: under.lostSteps(),
+		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest, LostSteps: lost, AtMost: atMost,
 	}), committed}
 	maps.DeleteFunc(m.state.Leavers,
 		func(_ string, left leaver) bool { return left.Generation+rememberedLeavers < plan.Generation })

@@ -92,7 +92,9 @@ func (m *Machine) countEnds(resume uint64) {
 	if m.state.Plan == nil || len(known.Suspects)+len(known.Ends) == 0 {
 		return
 	}
-	latest, made := max(resume, m.reached()), protocol.Reached(m.told(), m.state.Plan.ResumeStep, 0, 0)
+	latest, _ := m.reached()
+	latest = max(resume, latest)
+	made, _ := protocol.Reached(m.told(), m.state.Plan.ResumeStep, 0, 0)
 	maps.DeleteFunc(known.Suspects, func(step uint64, _ *suspect) bool { return step < resume || step+1 < made })
 	for _, node := range slices.Sorted(maps.Keys(known.Ends)) {
 		end := known.Ends[node]

@@ -18,16 +18,16 @@ func Patience(lost uint64, stepSeconds float64) float64 {
 }
 
 // Reached returns how far training had come: by the words of the nodes that train, of which the lower median counts as
-// in Possible. Without a word it is as far as the plan in force could come from its first step in the seconds that it
-// was trained.
-func Reached(steps []uint64, resume uint64, trained, stepSeconds float64) uint64 {
+// in Possible. Without a word it is at most as far as the plan in force could come from its first step in the seconds that it
+// may have been trained.
+func Reached(steps []uint64, resume uint64, trained, stepSeconds float64) (step uint64, atMost bool) {
 	switch {
 	case len(steps) > 0:
-		return max(resume, lowerMedian(steps))
+		return max(resume, lowerMedian(steps)), false
 	case trained > 0 && stepSeconds > 0:
-		return resume + uint64(trained/stepSeconds)
+		return resume + uint64(trained/stepSeconds), true
 	}
-	return resume
+	return resume, false
 }
 
 // Older returns the window of the steps that were trained under plans before the one in force.

@@ -239,7 +239,11 @@ func phases(w io.Writer, c changes.Change) {
 	table.Flush()
 	switch {
 	case c.BackTo != nil && c.LostSteps > 0:
-		fmt.Fprintf(w, "\nTraining went back %s to the snapshot of step %d.\n", tell.Count(int(c.LostSteps), "step", "steps"), *c.BackTo)
+		fmt.Fprintf(w, "\nTraining went back by %s %s to the snapshot of step %d%s.\n", roughly[c.AtMost],
+			tell.Count(int(c.LostSteps), "step", "steps"), *c.BackTo, unheard[c.AtMost])
+	case c.LostSteps > 0:
+		fmt.Fprintf(w, "\nTraining went back by %s %s%s.\n", roughly[c.AtMost],
+			tell.Count(int(c.LostSteps), "step", "steps"), unheard[c.AtMost])
 	case c.BackTo != nil:
 		fmt.Fprintf(w, "\nTraining went back to the snapshot of step %d.\n", *c.BackTo)
 	}
@@ -250,6 +254,12 @@ func phases(w io.Writer, c changes.Change) {
 		fmt.Fprintf(w, "%s moved; a restart would move %s.\n", tell.Bytes(c.BytesMoved), tell.Bytes(c.NaiveBytes))
 	}
 }
+
+// By whether it is at most so many: how the number of lost steps is told, and why.
+var (
+	roughly = map[bool]string{false: "about", true: "at most"}
+	unheard = map[bool]string{true: " (no node that is here told how far training had come)"}
+)
 
 // transfers tells who received what from whom, and how fast, the quickest first. Nobody's link is known to be the slowest until the last one
 // is seen beside the others.

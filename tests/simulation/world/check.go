@@ -20,7 +20,7 @@ func (w *World) checkStored(event events.Event) {
 	}
 	switch payload := payload.(type) {
 	case *events.Commitment:
-		w.wentBack = payload.LostSteps > 0
+		w.wentBack, w.lost = payload.LostSteps > 0, payload
 	case *events.NodeState:
 		if event.Kind == events.NodeLost {
 			w.missedAfterwards(payload)
@@ -78,10 +78,22 @@ func (w *World) checkPlan(plan *events.Plan) {
 	if plan.ResumeStep > w.newest+aheadOfAll {
 		w.violation("generation %d resumes at step %d; the newest step is %d", plan.Generation, plan.ResumeStep, w.newest)
 	}
+	w.checkLost(plan)
 	if plan.ResumeStep+aheadOfAll < w.resumed {
 		w.checkBack(plan)
 	}
 	w.resumed = plan.ResumeStep
+}
+
+// checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be.
+func (w *World) checkLost(plan *events.Plan) {
+	if w.lost == nil || w.lost.AtMost || w.lies || w.wiped {
+		return
+	}
+	if told := plan.ResumeStep + w.lost.LostSteps; w.lost.LostSteps > 0 && told > w.newest+aheadOfAll {
+		w.violation("generation %d goes back from step %d to %d, and no trainer has made more than %d", plan.Generation, told,
+			plan.ResumeStep, w.newest)
+	}
 }
 
 // checkBack finds a plan that goes back although those who take part have a newer step.

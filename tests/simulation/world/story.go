@@ -127,7 +127,7 @@ var tellers = map[events.Kind]func(events.Event) string{
 		if c.LostSteps == 0 {
 			return c.Negotiation
 		}
-		return fmt.Sprintf("%s: about %d steps are lost", c.Negotiation, c.LostSteps)
+		return fmt.Sprintf("%s: %s %d steps are lost", c.Negotiation, map[bool]string{false: "about", true: "at most"}[c.AtMost], c.LostSteps)
 	}),
 	events.NegotiationOverdue: teller(func(o events.Overdue) string {
 		return strings.TrimSpace(fmt.Sprintf("%s %s, round %d %s", o.Negotiation, o.Phase, o.Round, o.Node))

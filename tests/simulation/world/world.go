@@ -44,9 +44,10 @@ type World struct {
 	Heard       func(events.Event) // hears all that a stream stores; nil: nobody does
 	Stepped     func(step uint64)  // hears that a trainer has completed a step; nil: nobody does
 	Violations  []string
-	newest      uint64 // completed step that any trainer has reached
-	resumed     uint64 // step from which the newest plan goes on
-	wentBack    bool   // the newest plan, to a step that an older one trained
+	newest      uint64             // completed step that any trainer has reached
+	resumed     uint64             // step from which the newest plan goes on
+	wentBack    bool               // the newest plan, to a step that an older one trained
+	lost        *events.Commitment // the newest; nil: none was
 	faults      int
 	requests    int                       // of users
 	stains      map[int][]version         // by unit: copies that the script spoiled

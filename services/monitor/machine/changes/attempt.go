@@ -46,6 +46,7 @@ type attempt struct {
 	refused  map[string]bool      // the nodes that asked for it, once they were refused
 	gone     map[string]bool      // those that were to join, once they left or were lost
 	lost     uint64               // completed steps that are trained again
+	atMost   bool                 // it may be fewer: nobody told how many had been made
 	moved    int64
 	naive    int64
 	receipts []events.Receipt

@@ -28,8 +28,9 @@ type Change struct {
 	StallSeconds float64          `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
 	StallSteps   float64          `json:"stallSteps"`   // the same in usual steps
 	StallNode    string           `json:"stallNode,omitempty"`
-	BackTo       *uint64          `json:"backTo,omitempty"`    // the step of the snapshot that training went back to
-	LostSteps    uint64           `json:"lostSteps,omitempty"` // that training went back by
+	BackTo       *uint64          `json:"backTo,omitempty"`     // the step of the snapshot that training went back to
+	LostSteps    uint64           `json:"lostSteps,omitempty"`  // that training went back by, as far as nodes had told
+	AtMost       bool             `json:"lostAtMost,omitempty"` // it may have been fewer: none had told
 	BytesMoved   int64            `json:"bytesMoved"`
 	NaiveBytes   int64            `json:"naiveBytes"` // a restart: every place reads its layers anew
 	Policy       string           `json:"policy,omitempty"`

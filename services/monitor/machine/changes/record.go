@@ -295,7 +295,7 @@ func (r *Record) commit(event events.Event, commitment *events.Commitment) {
 	r.committed = max(r.committed, commitment.Generation)
 	if a := r.negotiations[commitment.Negotiation]; a != nil {
 		a.reach(committed, "negotiator", event.Logged)
-		a.ended, a.lost = event.Logged, commitment.LostSteps
+		a.ended, a.lost, a.atMost = event.Logged, commitment.LostSteps, commitment.AtMost
 	}
 }
 

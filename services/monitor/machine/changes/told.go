@@ -55,7 +55,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	}
 	told.BytesMoved, told.NaiveBytes, told.Fetches = last.moved, last.naive, last.fetches
 	told.Policy, told.Shape = last.plan.Policy, last.plan.Shape()
-	told.LostSteps = last.lost
+	told.LostSteps, told.AtMost = last.lost, last.atMost
 	if last.plan.Snapshot != "" {
 		step := last.plan.ResumeStep
 		told.BackTo = &step
