@@ -812,7 +812,9 @@ def _end_by_errors(agent):
         if one is None or os.getpid() != pid or sys.flags.interactive or hasattr(sys, "ps1"):
             return
         try:
-            one.part("".join(traceback.format_exception_only(kind, error)).strip())
+            # Ctrl-C is somebody's wish, and no fault of the script's: a step in which it comes is not to blame.
+            fault = not issubclass(kind, KeyboardInterrupt)
+            one.part("".join(traceback.format_exception_only(kind, error)).strip() if fault else "")
         except OSError:
             pass  # the agent is gone
         signal.signal(signal.SIGALRM, signal.SIG_DFL)

@@ -711,6 +711,17 @@ class WithAnAgent(unittest.TestCase):
             fcntl.flock(control, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the files count as in use
         self.assertEqual(0, self.agent.page[OUT])
 
+    def test_ctrl_c_is_no_fault_of_the_script(self):
+        self.agent.step(0)
+        for _ in self.join().steps():
+            with unittest.mock.patch("signal.alarm"), unittest.mock.patch("sys.stderr"):
+                sys.excepthook(KeyboardInterrupt, KeyboardInterrupt(), None)
+            break
+        self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+        self.assertEqual([], self.agent.failed)
+        with open(os.path.join(self.agent.folder.name, "control"), "rb") as control:
+            fcntl.flock(control, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the files count as in use
+
     def test_a_state_that_lies_elsewhere_is_copied_out_where_a_script_ends_by_an_error(self):
         for committed in (False, True):
             agent, state = Agent(), State()
