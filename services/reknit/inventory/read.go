@@ -19,8 +19,8 @@ import (
 // listening is how long heartbeats are listened to: two periods, and what a busy node is late by.
 const listening = 1200 * time.Millisecond
 
-// pulses returns the last heartbeat of each node that sends one while it listens.
-func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
+// Pulses returns the last heartbeat of each node that sends one while it listens.
+func Pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
 	if err := connect.MayListen(b); err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func pulses(ctx context.Context, b *bus.Bus) (map[string]events.Pulse, error) {
 // look returns what the log tells of nodes, and the last heartbeat of each, which it listens to meanwhile.
 func look(ctx context.Context, b *bus.Bus) (known *overlay.Overlay, heard map[string]events.Pulse, err error) {
 	var asked errgroup.Group
-	asked.Go(func() (err error) { heard, err = pulses(ctx, b); return err })
+	asked.Go(func() (err error) { heard, err = Pulses(ctx, b); return err })
 	asked.Go(func() (err error) { known, err = read(ctx, b); return err })
 	err = asked.Wait()
 	return known, heard, err

@@ -37,14 +37,15 @@ type Overview struct {
 	Steps      uint64          `json:"steps,omitempty"`       // that the job has; left out where that is not known
 	Left       float64         `json:"leftSeconds,omitempty"` // until its end, at the pace of now
 	Loss       float64         `json:"loss,omitempty"`
-	Diverged   bool            `json:"lossNotFinite,omitempty"` // the loss of that step is no number or infinite
-	StepTime   float64         `json:"stepSeconds"`             // of the median node
-	Predicted  float64         `json:"predictedStepSeconds"`    // by the planner; zero: no speed was known to it
-	Guessed    bool            `json:"guessed,omitempty"`       // nothing was predicted: what layers take was not known
-	Stepless   bool            `json:"stepless,omitempty"`      // nobody knows the steps, for scripts run --unchanged
-	Nodes      map[string]int  `json:"nodes"`                   // by state
-	Waiting    []string        `json:"waiting,omitempty"`       // who wants a place, why it has none yet, and until when
-	Idle       []string        `json:"idle,omitempty"`          // which nodes have no place because of their links, and what they need
+	Diverged   uint64          `json:"lossNotFiniteSince,omitempty"` // the first of the last steps whose loss is no number or infinite
+	Still      float64         `json:"stillSeconds,omitempty"`       // since a trainer completed a step last; zero: not known
+	StepTime   float64         `json:"stepSeconds"`                  // of the median node
+	Predicted  float64         `json:"predictedStepSeconds"`         // by the planner; zero: no speed was known to it
+	Guessed    bool            `json:"guessed,omitempty"`            // nothing was predicted: what layers take was not known
+	Stepless   bool            `json:"stepless,omitempty"`           // nobody knows the steps, for scripts run --unchanged
+	Nodes      map[string]int  `json:"nodes"`                        // by state
+	Waiting    []string        `json:"waiting,omitempty"`            // who wants a place, why it has none yet, and until when
+	Idle       []string        `json:"idle,omitempty"`               // which nodes have no place because of their links, and what they need
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
 	Stop       *changes.Stop   `json:"stop,omitempty"`   // of training, which may go on from its snapshot; left out while it does
@@ -79,7 +80,7 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	var heard map[string]events.Pulse
 	var last []changes.Change
 	var asked errgroup.Group
-	asked.Go(func() (err error) { heard, err = pulses(ctx, b); return err })
+	asked.Go(func() (err error) { heard, err = Pulses(ctx, b); return err })
 	asked.Go(func() (err error) { o.Services, err = Services(ctx, b); return err })
 	asked.Go(func() (err error) { // one reading after the other: with a kit they share the name of one consumer
 		if known, err = read(ctx, b); err == nil {
@@ -180,12 +181,8 @@ func (o *Overview) takeNode(node overlay.Node) {
 		o.Waiting = append(o.Waiting, node.Node+": "+node.Reason)
 	}
 	o.Step = max(o.Step, node.Step)
-	if node.Pulse == nil {
-		return
-	}
-	o.Heard++
-	if node.Pulse.Step >= o.Step && (node.Pulse.Loss > 0 || node.Pulse.LossNotFinite) { // told by those that know it
-		o.Loss, o.Diverged = node.Pulse.Loss, node.Pulse.LossNotFinite
+	if node.Pulse != nil {
+		o.takePulse(node)
 	}
 }
 
@@ -240,7 +237,7 @@ func (o *Overview) judge() {
 			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
 	for _, tier := range o.Snapshots {
-		if o.End == nil && o.Stop == nil && tier.Late(o.Step) {
+		if o.End == nil && o.Stop == nil && o.Diverged == 0 && tier.Late(o.Step) {
 			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
 		}
 	}
@@ -248,10 +245,7 @@ func (o *Overview) judge() {
 		o.Problems = append(o.Problems, says+". Its script evaluates, saves or hangs there: "+
 			"look at its log, and kill the script if it hangs: its agent starts it again")
 	}
-	if o.Diverged {
-		o.Problems = append(o.Problems, fmt.Sprintf("the loss of step %d is not finite: training has diverged, and more steps mend nothing. "+
-			"Stop it, and begin anew, or from your own checkpoint of before, with a lower learning rate or without the bad samples", o.Step))
-	}
+	o.judgeProgress()
 	switch change := o.Change; {
 	case o.isDeserted():
 		if o.Nodes[overlay.Silent] > 0 {
@@ -355,8 +349,8 @@ func (o Overview) pace() string {
 	case o.Guessed:
 		pace += ", not predicted: what layers take was not known"
 	}
-	if o.Diverged {
-		pace = "loss not finite, " + pace
+	if o.Diverged > 0 {
+		pace = fmt.Sprintf("loss not finite since step %d, %s", o.Diverged, pace)
 	} else if o.Loss > 0 {
 		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
 	}
@@ -392,7 +386,7 @@ func stands(c changes.Change, stepless bool) string {
 	case c.State == changes.Committed:
 		return "committed, and some have not trained under it yet, after " + took
 	case c.State == changes.Negotiating:
-		return "negotiated for " + took
+		return negotiates(c, took)
 	case len(c.Attempts) > 0:
 		return fmt.Sprintf("it is %s, %s", c.State, took)
 	}

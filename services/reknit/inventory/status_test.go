@@ -201,12 +201,28 @@ func TestALossThatIsNotFiniteIsNotWell(t *testing.T) {
 	s := newSite(t)
 	s.plan()
 	s.beatWith(func(step uint64) events.Pulse {
-		return events.Pulse{Number: step, Generation: 1, Step: 40 + step, StepSeconds: 0.25, LossNotFinite: true}
+		return events.Pulse{Number: step, Generation: 1, Step: 40 + step, StepSeconds: 0.25, LossNotFinite: true, LossNotFiniteSince: 38}
 	}, "n1", "n2", "n3")
 	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
 	printed, err := s.run(Status())
-	if !errors.As(err, &tell.NotWell{}) || !strings.Contains(err.Error(), "is not finite: training has diverged") ||
-		!strings.Contains(printed, "loss not finite, 250 ms a step") {
+	if !errors.As(err, &tell.NotWell{}) || !strings.Contains(err.Error(), "not finite since step 38: training has diverged") ||
+		!strings.Contains(err.Error(), "that of step 30 (disk) stays") ||
+		!strings.Contains(printed, "loss not finite since step 38, 250 ms a step") {
+		t.Errorf("ends with %v\n%s", err, printed)
+	}
+}
+
+// Nobody waits for one that trains alone: status said for ever that it trains.
+func TestAScriptThatHangsAloneIsNotWell(t *testing.T) {
+	s := newSite(t)
+	s.replicas("n1")
+	s.beatWith(func(number uint64) events.Pulse {
+		return events.Pulse{Number: number, Generation: 1, Step: 40, StepSeconds: 0.25, Loss: 1, Between: true, StillSeconds: 90}
+	}, "n1")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	printed, err := s.run(Status())
+	if !errors.As(err, &tell.NotWell{}) || !strings.Contains(err.Error(), "no step for 1m30s, 250ms is usual") {
 		t.Errorf("ends with %v\n%s", err, printed)
 	}
 }

@@ -48,6 +48,23 @@ func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 	return delays
 }
 
+// A step counts as late after several usual ones: some evaluate or save in between.
+const (
+	lateSteps = 10
+	lateAtAll = 30 * time.Second
+)
+
+// SaysLate tells for how long no step was made, where that is longer than usual; empty where it is not, or nobody knows what is: a first
+// step may compile for minutes.
+func SaysLate(since time.Duration, usualSeconds float64) string {
+	usual := time.Duration(usualSeconds * float64(time.Second))
+	if usual <= 0 || since < max(lateAtAll, lateSteps*usual) {
+		return ""
+	}
+	return fmt.Sprintf("no step for %v, %v is usual: reknit nodes tells who computes and who waits",
+		since.Round(time.Second), usual.Round(time.Millisecond))
+}
+
 // SaysDelays tells in a line for how long no step was made, and for whom the others wait; empty for nobody.
 func SaysDelays(delays []Delay, now time.Time) string {
 	if len(delays) == 0 {

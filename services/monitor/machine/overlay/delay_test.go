@@ -44,3 +44,21 @@ func TestWhomOthersWaitForIsToldUntilItIsPastTheStepOrWaitsItself(t *testing.T) 
 		t.Errorf("under the next plan %v is told", found)
 	}
 }
+
+func TestAStepIsLateOnceItTakesLongerThanUsualAndThatIsKnown(t *testing.T) {
+	for _, c := range []struct {
+		since time.Duration
+		usual float64
+		says  string
+	}{
+		{29 * time.Second, 0.25, ""},
+		{45 * time.Second, 0.25, "no step for 45s, 250ms is usual: reknit nodes tells who computes and who waits"},
+		{45 * time.Second, 9, ""},
+		{91 * time.Second, 9, "no step for 1m31s, 9s is usual: reknit nodes tells who computes and who waits"},
+		{time.Hour, 0, ""}, // the first step may compile
+	} {
+		if says := SaysLate(c.since, c.usual); says != c.says {
+			t.Errorf("after %v, where %v s are usual, it says %q: expected %q", c.since, c.usual, says, c.says)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 )
 
 const (
@@ -41,8 +42,10 @@ func (p *progress) hear(pulse events.Pulse, now time.Time) {
 	}
 	p.step, p.stepSeconds = pulse.Step, pulse.StepSeconds
 	switch {
-	case pulse.LossNotFinite && p.diverged == 0:
-		p.diverged = pulse.Step
+	case pulse.LossNotFinite:
+		if since := overlay.DivergedSince(pulse); p.diverged == 0 || since < p.diverged {
+			p.diverged = since
+		}
 	case pulse.Loss > 0:
 		p.loss, p.diverged = pulse.Loss, 0
 	}
@@ -79,18 +82,12 @@ func (p *progress) stepsPerSecond() float64 {
 	return float64(last.step-first.step) / float64(last.second-first.second)
 }
 
-// A step counts as late after several usual ones: some evaluate or save in between.
-const (
-	lateSteps = 10
-	lateAtAll = 30 * time.Second
-)
-
-// late returns for how long no step was made, where that is longer than usual.
-func (p *progress) late(now time.Time) (since time.Duration) {
-	if since = now.Sub(p.rose); p.rose.IsZero() || since < max(lateAtAll, time.Duration(lateSteps*p.stepSeconds*float64(time.Second))) {
-		return 0
+// late tells for how long no step was made, where that is longer than usual; empty where it is not.
+func (p *progress) late(now time.Time) string {
+	if p.rose.IsZero() {
+		return ""
 	}
-	return since
+	return overlay.SaysLate(now.Sub(p.rose), p.stepSeconds)
 }
 
 func (p *progress) rate() float64 {

@@ -55,3 +55,21 @@ func TestWhereNoStepIsMadeForLongerThanUsualThePageSaysSo(t *testing.T) {
 		t.Errorf("after a minute it says %s, %q", status.Level, status.Says)
 	}
 }
+
+// A change that stood for minutes was shown as one that is under way.
+func TestAChangeForWhichNoStepIsMadeForLongerThanUsualIsTrouble(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(10, four...)
+	l.open(plan(2))
+	l.now = l.now.Add(20 * time.Second)
+	if status := l.status(); status.Level != Busy {
+		t.Errorf("after 20 s it says %s, %q", status.Level, status.Says)
+	}
+	l.now = l.now.Add(40 * time.Second)
+	status := l.status()
+	if status.Level != Trouble || !strings.Contains(status.Says, "consenting, waiting for n1") ||
+		!strings.Contains(status.Says, "no step for 1m0s") {
+		t.Errorf("after a minute it says %s, %q", status.Level, status.Says)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -81,11 +82,15 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		return Idle, stop.String()
 	}
 	if status.Diverged > 0 {
-		return Trouble, fmt.Sprintf("the loss is not finite since step %d: training has diverged. "+
-			"Stop it, and begin anew or from a checkpoint of before", status.Diverged)
+		says, todo := overlay.Diverged(status.Diverged, status.Snapshots)
+		return Trouble, says + ". " + todo
 	}
 	if change, under := v.underWay(); under {
-		return levelOf(change)
+		level, says = levelOf(change)
+		if late := v.progress.late(now); level == Busy && late != "" && stop == nil && !v.overlay.Stepless() {
+			return Trouble, says + "; " + late
+		}
+		return level, says
 	}
 	missing := func(node overlay.Node) bool {
 		return node.State == overlay.Lost || node.State == overlay.Suspected || node.State == overlay.Silent
@@ -102,10 +107,9 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		return Idle, "training is complete"
 	case status.Generation == 0:
 		return Idle, "no plan yet: it waits for trainers"
-	case training > 0 && !v.overlay.Stepless() && v.progress.late(now) > 0 &&
+	case training > 0 && !v.overlay.Stepless() && v.progress.late(now) != "" &&
 		len(status.Delayed) == 0:
-		return Trouble, fmt.Sprintf("no step for %v, %s is usual: reknit nodes tells who computes and who waits",
-			v.progress.late(now).Round(time.Second), (time.Duration(v.progress.stepSeconds * float64(time.Second))).Round(time.Millisecond))
+		return Trouble, v.progress.late(now)
 	case len(status.late()) > 0:
 		return Trouble, status.late()[0].Says(now)
 	case training == 1:
@@ -134,8 +138,10 @@ func (v *View) underWay() (Change, bool) {
 
 func levelOf(change Change) (level, says string) {
 	switch {
-	case change.Held != nil:
+	case change.Held != nil && (change.Held.Step != nil || strings.HasPrefix(change.Held.Reason, events.OlderLog)): // which name a command
 		return Trouble, "the cluster holds: " + change.Held.Reason
+	case change.Held != nil:
+		return Trouble, "the cluster holds: " + change.Held.Reason + "; reknit doctor says what helps"
 	case change.Waiting != "":
 		return Busy, "it waits: " + change.Waiting
 	case change.Now == nil:

@@ -105,7 +105,7 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	l.open(plan(2))
 	expect(Busy, "failure of n9: consenting, waiting for n1 and 3 more")
 	l.say(events.ClusterHeld, "c", &events.Hold{Reason: "nobody has layer 2"})
-	expect(Trouble, "the cluster holds: nobody has layer 2")
+	expect(Trouble, "the cluster holds: nobody has layer 2; reknit doctor says what helps")
 	if figures := l.view.Figures(l.now); !figures.Holds || figures.Older {
 		t.Errorf("the figures of a cluster that holds: %+v", figures)
 	}
