@@ -173,7 +173,8 @@ type Data struct {
 	// ConsumedSamples is the position in the data at resumeStep: the samples of all steps before it, without those that
 	// were undone. Sample i of a step has the position consumedSamples + (step - resumeStep) * globalBatch + i.
 	ConsumedSamples uint64 `json:"consumedSamples"`
-	// Skipped are samples right before that position which no step trains: a user asked to pass over a step that was held.
+	// Skipped are samples right before that position which no step trains: a user asked to pass over a step that was held. Samples
+	// before those of that step which fill no batch go with them, if the batch is another one since.
 	Skipped *Samples `json:"skipped,omitempty"`
 }
 

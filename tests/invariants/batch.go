@@ -1,6 +1,9 @@
 package invariants
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/ledger"
 )
@@ -44,7 +47,8 @@ func SkippedBy(plan *events.Plan) uint64 {
 	return uint64(plan.Data.Skipped.Count)
 }
 
-// unasked finds samples that a plan passes over though no user had the step skipped that would have trained them.
+// unasked finds samples that a plan passes over though no user had the step skipped that would have trained them: those of such steps
+// are passed over, and before them less than a batch.
 func unasked(log *Log, entry *Entry, plan *events.Plan) []Violation {
 	skipped := plan.Data.Skipped
 	if skipped == nil {
@@ -53,12 +57,24 @@ func unasked(log *Log, entry *Entry, plan *events.Plan) []Violation {
 	if skipped.End() != plan.Data.ConsumedSamples {
 		return []Violation{entry.violation("%v are passed over, and it goes on at %d", skipped, plan.Data.ConsumedSamples)}
 	}
-	for _, release := range said[*events.Release](log, events.StepReleased) {
-		if release.Skip && release.Samples.First < skipped.End() && skipped.First < release.Samples.End() {
-			return nil
+	var asked []events.Samples
+	for told, release := range said[*events.Release](log, events.StepReleased) {
+		if release.Skip && !told.Logged.After(entry.Logged) {
+			asked = append(asked, release.Samples)
 		}
 	}
-	return []Violation{entry.violation("%v are passed over, and nobody asked for it", skipped)}
+	slices.SortFunc(asked, func(a, b events.Samples) int { return cmp.Compare(a.First, b.First) })
+	position, batch := skipped.First, uint64(plan.Data.GlobalBatch)
+	for _, stretch := range asked {
+		if position < stretch.End() && stretch.First < position+batch { // no whole batch lies before it
+			position = stretch.End()
+		}
+	}
+	if position == skipped.End() {
+		return nil
+	}
+	return []Violation{entry.violation("%v are passed over, and what users asked for reaches to %d: expected no whole batch beside it",
+		skipped, position)}
 }
 
 // asPlanned notes for each step up to the last plan what the plans say that it trains.

@@ -106,6 +106,17 @@ func TestWhatIsRecordedFollowsTheLogFromRunToRun(t *testing.T) {
 	}
 }
 
+// A refused release was recorded nowhere, nor who asked for a stop.
+func TestWhatSomebodyAskedForIsRecordedWithTheRefusal(t *testing.T) {
+	for _, row := range events.Catalogue {
+		kind := string(row.Kind)
+		isAsked := strings.HasSuffix(kind, "-requested") || strings.HasSuffix(kind, "-refused")
+		if isAsked && !slices.Contains(Kinds, row.Kind) {
+			t.Errorf("%s is not recorded", kind)
+		}
+	}
+}
+
 func TestAPolicyIsRecordedWheneverItIsAnother(t *testing.T) {
 	s := newSite(t)
 	policy := filepath.Join(t.TempDir(), "admission.json")

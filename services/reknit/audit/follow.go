@@ -21,6 +21,7 @@ var Kinds = []events.Kind{
 	events.MembershipRefused, events.NodeLost, events.NodeExited, events.NegotiationOpened, events.Consented, events.Committed,
 	events.Aborted, events.ClusterHeld, events.TrainingCompleted, events.TrainingStopped, events.ReplicaDiverged, events.EventRefused,
 	events.LeaseTaken, events.LogAccepted, events.ReleaseRequested, events.StepReleased, events.ReleaseRefused,
+	events.StopRequested, events.StopRefused,
 }
 
 const (

@@ -30,7 +30,8 @@ Retry goes on with the step as it is: mend the record, the mount or the script f
 
 const skipHelp = help + `
 Skip goes on behind the step's samples, which are trained in no step: the plan says so (data.skipped), and the ledger. The number of
-steps stays: the held one trains the samples that come next. It is of no use where a bug of the script ends that step whatever it trains.
+steps stays: the held one trains the samples that come next. If the batch is another one since, fewer samples than fill a batch may be
+passed over before them, too. It is of no use where a bug of the script ends that step whatever it trains.
 `
 
 const exits = `
@@ -99,6 +100,10 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 		return errors.New("interrupted: the request stands")
 	}
 	fmt.Fprintf(w, "%v; reknit watch shows how\n", answer.done)
+	if answer.done.Skip {
+		fmt.Fprintln(w, "if the batch is another one since, samples before these that fill none of it are passed over, too: "+
+			"the plan says so (data.skipped)")
+	}
 	return nil
 }
 
