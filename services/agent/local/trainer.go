@@ -187,7 +187,10 @@ func (t *trainer) run() {
 	err := t.loop()
 	var gone exit
 	if errors.As(err, &gone) {
-		t.fails = gone.code != 0
+		if t.fails = gone.code != 0; !t.fails && !t.made {
+			slog.Warn("the script ended with status 0, and the job is not complete: the others go on without it, and it is not "+
+				"started again", "node", t.node)
+		}
 		t.exited(gone)
 	}
 	if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
