@@ -187,6 +187,10 @@ test-security: ## make every attempt of the attack matrix on a secured installat
 test-faults: ## break sources, links, stores and the destination during transfers (root)
 	go run ./tests/faults
 
+.PHONY: test-scripts
+test-scripts: build ## run wrong scripts, and see that each is told what is wrong within two minutes (ONLY= one of them)
+	go run ./tests/scripts -python "$$(.ci/python)"$(if $(ONLY), -only $(ONLY))
+
 .PHONY: test-page
 test-page: ## look at the monitor's page with a browser, at calm, failure and recovery, 6 and 1,000 nodes (Debian's chromium; PICTURES= folder)
 	@.ci/apt chromium chromium || { echo "test-page: SKIPPED: as said above"; exit 0; }; \
