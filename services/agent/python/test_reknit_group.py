@@ -217,6 +217,17 @@ class Groups(unittest.TestCase):
         waiting.join(10)
         self.assertIsInstance(results[0], RuntimeError)
 
+    def test_an_abort_ends_the_wait_before_the_thread_that_connects_looks_again(self):
+        looks, plane, results = threading.Event(), Plane(), []
+        plane.get = lambda *_: plane.values[looks.wait(60)]  # KeyError: it is not set
+        group = connected(plane, 0, 2)
+        self.addCleanup(group.leave)
+        self.addCleanup(looks.set)
+        waiting = self.sum(group, results)
+        group.abort()
+        waiting.join(10)
+        self.assertIsInstance(results[0], RuntimeError)
+
     def test_an_abort_ends_the_thread_that_connects_to_a_process_that_never_comes(self):
         with unittest.mock.patch.object(reknit_group, "ASK_SECONDS", 0.01):
             group = self.group()

@@ -189,6 +189,16 @@ class State(unittest.TestCase):
         self.assertNotEqual(states[0].digest("text"), states[0].digest("another text"))
         self.assertNotEqual(states[0].digest("text"), reknit_state.State(*replica(sizes=(3, 4, 2))).digest("text"))
 
+    def test_processes_of_one_job_that_begin_with_other_learning_rates_have_other_first_states(self):
+        def begun(rate):
+            torch.manual_seed(1)
+            model = torch.nn.Linear(3, 2)
+            return reknit_state.State(model, torch.optim.SGD(model.parameters(), lr=rate))
+        right, same, other = begun(0.1), begun(0.1), begun(0.2)
+        self.assertEqual(right.first(), same.first())
+        self.assertNotEqual(right.first(), other.first())
+        self.assertEqual(right.digest("text"), other.digest("text"))
+
     def test_who_has_loaded_a_checkpoint_is_of_the_same_job_and_who_has_another_setting_is_not(self):
         def begun(steps, **settings):
             torch.manual_seed(1)
