@@ -128,6 +128,28 @@ func TestOneNodeThatEndsAgainAndAgainInAStepHoldsNobody(t *testing.T) {
 	}
 }
 
+// The others ended by their collective, and counted as if the step ended each of them.
+func TestOneNodeThatOnceTookOthersDownWithItHoldsNobodyWhereItEndsAgain(t *testing.T) {
+	w := newWorld(t, 4)
+	w.step = 30
+	for round := range 2 {
+		down := []string{"n1", "n2", "n3"}
+		if round > 0 {
+			down = down[:1]
+		}
+		for _, node := range down {
+			w.tellFault(node, events.Exit{Keeps: true})
+		}
+		w.bringBack(30, down...) // before n4 makes the step
+		if held := w.heldStep(); held != nil {
+			t.Fatalf("in round %d, and n1 alone ended but for the first, held %+v", round+1, held)
+		}
+		if plan := w.plans()[len(w.plans())-1]; w.nodes() != "n1 n2 n3 n4" || round == 0 && plan.ResumeStep != 30 {
+			t.Fatalf("after round %d train %s, from step %d", round+1, w.nodes(), plan.ResumeStep)
+		}
+	}
+}
+
 func TestAStepThatAllHaveMadeIsSuspectedNoMoreThoughTrainingGoesBackBehindIt(t *testing.T) {
 	w := newWorld(t, 5)
 	w.step = 30
