@@ -120,3 +120,21 @@ func TestAClaimDoesNotTakeThePlaceOfALastHolderThatIsSilent(t *testing.T) {
 		t.Fatalf("held %+v, expected that n3 is waited for", held)
 	}
 }
+
+// The stream forgets an id after ten minutes, and its joiner may have heard nothing for longer.
+func TestARequestThatIsSaidAgainAfterALongTimeOpensANegotiationOfItsOwn(t *testing.T) {
+	w := newWorld(t, 2)
+	w.join("n3")
+	asked := w.queue[0]
+	w.deaf["n3"] = true
+	w.run()
+	first := w.opened
+	w.tick(30 * time.Minute)
+	asked.Logged, asked.Sequence = w.now, w.sequence+1
+	w.sequence++
+	w.queue = append(w.queue, asked)
+	w.run()
+	if first == nil || w.opened == nil || w.opened.Negotiation == first.Negotiation || len(w.refusals("n3")) == 0 {
+		t.Fatalf("opened %+v and then %+v, refused %+v: expected two negotiations", first, w.opened, w.refusals("n3"))
+	}
+}

@@ -44,8 +44,7 @@ func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) [
 	}
 	generation := m.known() + 1
 	under := &negotiation{
-		ID: fmt.Sprintf("g%d-%.12s", generation,
-			strings.TrimPrefix(events.Digest([]byte(cause.Source+" "+cause.ID)), "sha256:")),
+		ID:    nameOf(generation, cause),
 		Phase: protocol.Consenting, Trace: cause.Traceparent,
 		Consents: map[string]events.Consent{}, Claims: claims{}, Promises: map[string]uint64{},
 	}
@@ -61,6 +60,13 @@ func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) [
 		return said
 	}
 	return append(said, m.askEarly(cause)...)
+}
+
+// nameOf names a negotiation by what brought it about and when that was stored: a request that is said again after minutes has its old id, and
+// members answer no negotiation that is over (seed 7042 of the simulator).
+func nameOf(generation uint64, cause events.Event) string {
+	digest := events.Digest(fmt.Appendf(nil, "%s %s %d", cause.Source, cause.ID, cause.Logged.UnixNano()))
+	return fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(digest, "sha256:"))
 }
 
 // askEarly asks the planner while the members still consent: at once where all stand still, and where no link is measured
