@@ -14,13 +14,17 @@ class Bucket:
     """Gradients side by side, which are summed at once."""
 
     def __init__(self, parameters, sums):
-        self.parameters, self.sums = parameters, sums
-        self.views, end = [], 0
-        for parameter in parameters:
-            first, end = end, end + parameter.numel()
-            self.views.append(sums[first:end].view(parameter.shape))
+        self.parameters = parameters
         self.missing = set()  # indexes of gradients that the backward pass is still to make
         self.sum = None  # that was begun
+        self.lie_in(sums)
+
+    def lie_in(self, sums):
+        """Has the gradients lie in this memory from now on."""
+        self.sums, self.views, end = sums, [], 0
+        for parameter in self.parameters:
+            first, end = end, end + parameter.numel()
+            self.views.append(sums[first:end].view(parameter.shape))
 
 
 def buckets_of(parameters):
@@ -63,9 +67,8 @@ class Gradients:
         self.frozen = [parameter for _, parameter in every if not parameter.requires_grad]
         if not self.parameters:
             raise reknit.mistaken(TypeError, "model: expected parameters that are trained, got none")
-        self.loss = torch.zeros(1, device=self.parameters[0].device)
-        self.buckets = [Bucket([], self.loss), *buckets_of(self.parameters)]
-        self._flags = self.buckets[-1].sums[-len(self.parameters):]  # in how many processes each has a gradient
+        self.buckets = [Bucket([], torch.zeros(1, device=self.parameters[0].device)), *buckets_of(self.parameters)]
+        self._find()
         self._place = {id(parameter): at for at, parameter in enumerate(self.parameters)}
         self._failed = None  # why a sum could not begin or end
         self._summed = False
@@ -73,6 +76,10 @@ class Gradients:
         self._in_step = self._in_backward = False
         self._lock = threading.Lock()  # a backward pass has a thread for each device
         self._hooked = [self._hook(bucket, at) for bucket in self.buckets for at in range(len(bucket.parameters))]
+
+    def _find(self):
+        self.loss = self.buckets[0].sums
+        self._flags = self.buckets[-1].sums[-len(self.parameters):]  # in how many processes each parameter has a gradient
 
     def _hook(self, bucket, at):
         """Has _take called when a gradient was made, for as long as what is returned is kept."""
@@ -141,6 +148,8 @@ class Gradients:
                     self._failed = error
 
     def _end_sums(self):
+        """Waits for the sums that were begun. The wait for one that is cut may end while the sum goes on in a thread of gloo, and writes into
+        its memory later. So its bucket gets other memory."""
         for bucket in self.buckets:
             try:
                 if bucket.sum is not None:
@@ -148,6 +157,8 @@ class Gradients:
             except RuntimeError as error:
                 self._failed = self._failed or error
                 self._group.abort()  # or the other sums end much later
+                bucket.lie_in(torch.zeros_like(bucket.sums))
+                self._find()
             bucket.sum = None
 
     def sum(self, group):

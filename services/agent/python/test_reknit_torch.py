@@ -15,6 +15,8 @@ try:
     from torch.utils import checkpoint, data
 
     import reknit
+    import reknit_gradients
+    import reknit_group
     import reknit_state
     import reknit_torch
     from test_reknit_group import KEPT, in_processes
@@ -364,6 +366,51 @@ class SeenFromOutside(unittest.TestCase):
                 seen()
         sums = [2, 2]  # of the gradients with the loss, and of the gate, whose last number ends a sum
         self.assertEqual([0, 1, 1, 0, 2, 0, *sums, 1, 0], does)
+
+
+class Cut:
+    """A group whose sums fail, and write into their memory later."""
+
+    connected = True
+
+    def __init__(self):
+        self.begun = []
+
+    def begin(self, tensor):
+        self.begun.append(tensor)
+        return self
+
+    def wait(self):
+        raise RuntimeError("the connection is gone")
+
+    def abort(self):
+        """Does nothing: a sum that is sending may not wake."""
+
+    def write(self):
+        for tensor in self.begun:
+            tensor.add_(7)
+
+
+class CutSums(unittest.TestCase):
+    def test_a_sum_that_was_cut_changes_no_later_step(self):
+        for pass_ in ("backward", "sum"):
+            with self.subTest(begun_in=pass_):
+                model, cut = torch.nn.Linear(3, 2), Cut()
+                gradients = reknit_gradients.Gradients(model.named_parameters())
+                gradients.clear()
+                gradients.backward(model(torch.ones(1, 3)).sum(), cut if pass_ == "backward" else None)
+                with self.assertRaisesRegex(RuntimeError, "gone"):
+                    gradients.sum(cut)
+                self.assertEqual(2, len(cut.begun))  # of the loss, and of the gradients
+                gradients.clear()
+                loss = model(torch.full((1, 3), 2.0)).sum()
+                gradients.backward(loss)
+                cut.write()
+                gradients.sum(reknit_group.Group("gloo", unittest.mock.Mock(), 0, 1))
+                gradients.show()
+                self.assertEqual(loss.item(), gradients.loss.item())
+                self.assertEqual([[2.0] * 3] * 2, model.weight.grad.tolist())
+                self.assertEqual([1.0] * 2, model.bias.grad.tolist())
 
 
 class WrongUse(unittest.TestCase):
