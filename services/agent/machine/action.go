@@ -101,6 +101,7 @@ type (
 		Step   uint64       // completed steps
 		Plan   *events.Plan // under which the step was trained
 		Digest string       // of that plan
+		Logged time.Time    // when the log took it
 		Shares []Share
 		Last   bool // training stops for good with it: what is being written is waited for, and what is written already stays
 		// Complete are the snapshots that the cluster said are complete, by tier, the newest first.

@@ -71,7 +71,7 @@ func (m *Machine) capture(last bool, isDue func(Tier) bool) {
 		}
 	}
 	if len(shares) > 0 {
-		m.do(Capture{m.done, m.plan.plan, m.plan.digest, shares, last, maps.Clone(m.snapshots.complete)})
+		m.do(Capture{m.done, m.plan.plan, m.plan.digest, m.plan.logged, shares, last, maps.Clone(m.snapshots.complete)})
 	}
 }
 

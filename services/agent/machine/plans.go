@@ -3,6 +3,7 @@ package machine
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -15,7 +16,8 @@ type committed struct {
 	plan               *events.Plan
 	digest             string
 	cause, traceparent string
-	placed             bool // it gives this node something to train
+	logged             time.Time // when the log took it
+	placed             bool      // it gives this node something to train
 }
 
 // newest is the newest committed plan that the node knows to exist.
@@ -125,7 +127,7 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 		return
 	}
 	_, placed := plan.Holds(m.settings.Node)
-	next := committed{&plan, event.Digest(), event.ID, event.Traceparent, placed}
+	next := committed{&plan, event.Digest(), event.ID, event.Traceparent, event.Logged, placed}
 	if m.wants(next.plan) {
 		m.pending = append(m.pending, next)
 	}

@@ -4,6 +4,7 @@ package retention
 import (
 	"cmp"
 	"slices"
+	"time"
 )
 
 // ID names a snapshot. Units of one step that was trained under one plan fit together, and no others do.
@@ -65,6 +66,27 @@ func Told(own []Part, told []ID) []ID {
 type History struct {
 	Resume uint64 // the step from which the plan in force went on
 	Plan   string // its digest
+	// Logged is when the log took that plan; zero: nobody knows.
+	Logged time.Time
+}
+
+// Begun is a plan under which somebody has begun to write to a tier.
+type Begun struct {
+	Plan   string    // its digest
+	Logged time.Time // when the log took it
+}
+
+// IsOutdone reports whether somebody has begun to write to a tier under a plan that the log took later. Who trains under the older one was
+// frozen or cut off: what was written since is of another history to it, and it may remove nothing. Generations would not tell: those of a
+// log that was lost are counted again.
+func (h History) IsOutdone(begun []Begun) bool {
+	logged := h.Logged // by two logs, where one was lost, the same plan was taken twice
+	for _, b := range begun {
+		if b.Plan == h.Plan && b.Logged.After(logged) {
+			logged = b.Logged
+		}
+	}
+	return slices.ContainsFunc(begun, func(b Begun) bool { return b.Plan != h.Plan && b.Logged.After(logged) })
 }
 
 // left tells a snapshot of a history that was left, because training went back.

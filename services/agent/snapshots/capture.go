@@ -31,7 +31,7 @@ type takenShare struct {
 // What was taken is to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
-	s.newest, s.complete = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest}, task.Complete
+	s.newest, s.complete = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest, Logged: task.Logged}, task.Complete
 	s.mutex.Unlock()
 	s.keepMemory()
 	taken := &Taken{snapshots: s, task: task}

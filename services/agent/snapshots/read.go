@@ -17,11 +17,11 @@ import (
 func (s *Snapshots) List(ctx context.Context) []events.Snapshot {
 	readable := map[unitOf][]place{}
 	for _, t := range s.tiers {
-		parts, err := t.list(ctx)
+		lies, err := t.list(ctx)
 		if err != nil {
 			slog.Warn("snapshot tier not listed", "node", s.owner.Node, "tier", t.name, "error", err)
 		}
-		for _, part := range parts {
+		for _, part := range lies.parts {
 			for _, unit := range part.Units {
 				at := unitOf{part.ID, unit}
 				if part.Whole && unit < s.owner.Job.Units() {

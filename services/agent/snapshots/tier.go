@@ -34,6 +34,13 @@ type tier struct {
 	busy   chan struct{} // one token: a part of this node is being written
 	last   retention.ID  // of the part that this node wrote last to its end; who has the token may look
 	writes sync.Mutex    // one part at a time, of whomever
+	marked string        // digest of the plan whose mark is there; who writes may look
+}
+
+// lying is what lies in a tier.
+type lying struct {
+	parts []retention.Part
+	begun []retention.Begun // plans under which they were written
 }
 
 // Part is what one node writes of a snapshot.
@@ -74,6 +81,9 @@ var errUnreadable = errors.New("unreadable")
 // errNoRoom says that a part does not fit beside the newest one.
 var errNoRoom = errors.New("no room")
 
+// errOutdone says that nothing may be removed: another process, or a node of a newer plan, writes here since.
+var errOutdone = errors.New("parts are written here under a plan that the log took later, and this process may remove none")
+
 // known is what the log tells of snapshots: which history counts, and which of the tier's are complete, the newest first.
 type known struct {
 	history  retention.History
@@ -92,7 +102,7 @@ func (t *tier) write(ctx context.Context, part Part, node string, known known) e
 		return err
 	}
 	for {
-		err := t.put(ctx, part, node)
+		err := t.put(ctx, part, node, known.history)
 		if err == nil {
 			return nil
 		}
@@ -102,12 +112,13 @@ func (t *tier) write(ctx context.Context, part Part, node string, known known) e
 		if !full(err) {
 			return err
 		}
-		own, complete, listing := t.own(ctx, node, known)
+		lies, listing := t.list(ctx)
+		own, complete := t.own(lies, node, known)
 		spare := retention.Spare(own, complete, known.history)
 		if listing != nil || len(spare) == 0 {
 			return errors.Join(fmt.Errorf("%w: nothing is left to give up beside the newest complete snapshot: %w", errNoRoom, err), listing)
 		}
-		if err := t.remove(ctx, spare[:1]); err != nil {
+		if err := t.giveUp(ctx, spare[:1], lies, known.history); err != nil {
 			return err
 		}
 	}
@@ -116,8 +127,23 @@ func (t *tier) write(ctx context.Context, part Part, node string, known known) e
 // full reports whether a store has no room: its disk is full, or its quota is used up.
 func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
-// put writes the units, and then the manifest.
-func (t *tier) put(ctx context.Context, part Part, node string) error {
+// mark writes down that parts are written under a plan, once.
+func (t *tier) mark(ctx context.Context, history retention.History) error {
+	if history.Logged.IsZero() || t.marked == history.Plan {
+		return nil
+	}
+	if err := t.bucket.WriteAll(ctx, markOf(retention.Begun{Plan: history.Plan, Logged: history.Logged}), nil, nil); err != nil {
+		return err
+	}
+	t.marked = history.Plan
+	return nil
+}
+
+// put writes the mark of the plan, the units, and then the manifest.
+func (t *tier) put(ctx context.Context, part Part, node string, history retention.History) error {
+	if err := t.mark(ctx, history); err != nil {
+		return err
+	}
 	written := manifest{Step: part.Step, Plan: part.Plan, Node: node, ConsumedSamples: part.ConsumedSamples,
 		Units: make([]unitEntry, len(part.Units))}
 	writes, writing := errgroup.WithContext(ctx)
@@ -140,10 +166,11 @@ func (t *tier) put(ctx context.Context, part Part, node string) error {
 
 // makeRoom removes what nobody needs any more, and what makes room for the part.
 func (t *tier) makeRoom(ctx context.Context, part Part, node string, known known) error {
-	own, complete, err := t.own(ctx, node, known)
+	lies, err := t.list(ctx)
 	if err != nil {
 		return err
 	}
+	own, complete := t.own(lies, node, known)
 	next := retention.Part{ID: part.ID, Node: node}
 	for _, unit := range part.Units {
 		next.Bytes += int64(len(unit.Data))
@@ -153,22 +180,30 @@ func (t *tier) makeRoom(ctx context.Context, part Part, node string, known known
 	if !ok {
 		return fmt.Errorf("%w for %d bytes within %d beside the newest complete snapshot", errNoRoom, next.Bytes, t.bound.Bytes)
 	}
-	return t.remove(ctx, retire)
+	return t.giveUp(ctx, retire, lies, known.history)
+}
+
+// giveUp removes parts that were listed, where nobody has begun to write under a later plan by then.
+func (t *tier) giveUp(ctx context.Context, parts []retention.Part, lies lying, history retention.History) error {
+	if len(parts) > 0 && history.IsOutdone(lies.begun) {
+		return errOutdone
+	}
+	return t.remove(ctx, parts)
 }
 
 // own returns the parts that are this node's to retire, of a tier that all read those that it wrote, and which snapshots
 // are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to.
-func (t *tier) own(ctx context.Context, node string, known known) (own []retention.Part, complete []retention.ID, err error) {
-	all, err := t.list(ctx)
+func (t *tier) own(lies lying, node string, known known) (own []retention.Part, complete []retention.ID) {
 	if t.units == 0 {
-		return all, retention.Told(all, known.complete), err
+		return lies.parts, retention.Told(lies.parts, known.complete)
 	}
-	complete = retention.Complete(all, t.units)
-	return slices.DeleteFunc(all, func(part retention.Part) bool { return part.Node != node }), complete, err
+	others := func(part retention.Part) bool { return part.Node != node }
+	return slices.DeleteFunc(slices.Clone(lies.parts), others), retention.Complete(lies.parts, t.units)
 }
 
-// list returns all parts, those that are still being written among them.
-func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
+// list returns all parts, those that are still being written among them, and then the marks of plans: one that is written meanwhile is of
+// parts that are not listed yet.
+func (t *tier) list(ctx context.Context) (lies lying, err error) {
 	type owner struct {
 		id   retention.ID
 		node string
@@ -180,7 +215,11 @@ func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return lying{}, err
+		}
+		if begun, ok := parseMark(object.Key); ok {
+			lies.begun = append(lies.begun, begun)
+			continue
 		}
 		id, node, unit, ok := parseKey(object.Key)
 		if !ok {
@@ -200,26 +239,37 @@ func (t *tier) list(ctx context.Context) ([]retention.Part, error) {
 			part.Units = append(part.Units, unit)
 		}
 	}
-	parts := make([]retention.Part, 0, len(found))
 	for _, part := range found {
-		parts = append(parts, *part)
+		lies.parts = append(lies.parts, *part)
 	}
-	return parts, nil
+	return lies, nil
 }
 
 // retire removes the obsolete parts of nodes that match, once a part of a snapshot is written. In a tier that all read,
 // the parts tell themselves what is complete.
 func (t *tier) retire(ctx context.Context, known known, match func(node string) bool) error {
-	parts, err := t.list(ctx)
+	lies, err := t.list(ctx)
 	if err != nil {
 		return err
 	}
-	complete := retention.Told(parts, known.complete)
+	complete := retention.Told(lies.parts, known.complete)
 	if t.units > 0 {
-		complete = retention.Complete(parts, t.units)
+		complete = retention.Complete(lies.parts, t.units)
 	}
-	obsolete := retention.Obsolete(parts, complete, t.keep, known.history)
-	return t.remove(ctx, slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) }))
+	obsolete := retention.Obsolete(lies.parts, complete, t.keep, known.history)
+	obsolete = slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) })
+	return errors.Join(t.giveUp(ctx, obsolete, lies, known.history), t.unmark(ctx, lies.begun, known.history))
+}
+
+// unmark removes the marks of the plans before.
+func (t *tier) unmark(ctx context.Context, begun []retention.Begun, history retention.History) error {
+	var failed error
+	for _, b := range begun {
+		if b.Plan != history.Plan && b.Logged.Before(history.Logged) {
+			failed = errors.Join(failed, t.delete(ctx, markOf(b)))
+		}
+	}
+	return failed
 }
 
 // remove removes parts with all that lies in them, the manifest of each first: what is left of one that is removed

@@ -24,9 +24,9 @@ func (p *process) makeRoom(t *tier, name string, a agent.Capture) bool {
 	for _, lies := range t.parts {
 		own = append(own, lies.Part)
 	}
-	history := retention.History{Resume: a.Plan.ResumeStep, Plan: a.Digest}
+	history := historyOf(a)
 	spare := retention.Spare(own, retention.Told(own, a.Complete[name]), history)
-	if len(spare) == 0 {
+	if len(spare) == 0 || history.IsOutdone(t.begun) {
 		return false
 	}
 	first := true
@@ -91,12 +91,11 @@ func (w *World) noteComplete(snapshot *events.CompleteSnapshot) {
 	}
 }
 
-// checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. Buckets are
-// not judged yet (seed 476), nor disks where a process thaws beside its successor, whose plan it does not know (774). A snapshot of a history
-// that was left may go for any that counts.
+// checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. A snapshot of
+// a history that was left may go for any that counts.
 func (w *World) checkKept(name string) {
 	told, isTold := w.told[name]
-	if !isTold || w.lies || w.doubled || name != agent.DiskTier {
+	if !isTold || w.lies {
 		return
 	}
 	for _, id := range w.wholeOf(name) {

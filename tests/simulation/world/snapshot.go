@@ -14,7 +14,8 @@ import (
 type tier struct {
 	units int // of a complete snapshot; zero: only its host reads it
 	parts []*part
-	away  bool // nothing is written or read
+	begun []retention.Begun // plans under which they were written
+	away  bool              // nothing is written or read
 
 	full     bool          // there is room for what lies there, and for no more
 	readOnly bool          // nothing is written or removed
@@ -72,6 +73,7 @@ func (p *process) capture(a agent.Capture) {
 			next.Units = append(next.Units, unit)
 		}
 		t.parts = append(t.parts, next)
+		t.mark(a)
 		p.writing[share.Tier] = true
 		p.later(t.takes+50*time.Millisecond+p.jitter(time.Second), func() {
 			p.writing[share.Tier] = false
@@ -86,6 +88,18 @@ func (p *process) capture(a agent.Capture) {
 	p.workOn()
 }
 
+// historyOf is what a process that captures takes for the history that counts.
+func historyOf(a agent.Capture) retention.History {
+	return retention.History{Resume: a.Plan.ResumeStep, Plan: a.Digest, Logged: a.Logged}
+}
+
+// mark keeps under which plans parts are written.
+func (t *tier) mark(a agent.Capture) {
+	if mark := (retention.Begun{Plan: a.Digest, Logged: a.Logged}); !slices.Contains(t.begun, mark) {
+		t.begun = append(t.begun, mark)
+	}
+}
+
 // has reports whether a node wrote its part of a snapshot to its end.
 func (t *tier) has(node string, id retention.ID) bool {
 	return slices.ContainsFunc(t.parts, func(p *part) bool { return p.Whole && p.Node == node && p.ID == id })
@@ -98,12 +112,12 @@ func (t *tier) retire(node, name string, captured agent.Capture) {
 		all = append(all, p.Part)
 	}
 	plan := captured.Plan
-	counts := retention.History{Resume: plan.ResumeStep, Plan: captured.Digest}
+	counts := historyOf(captured)
 	complete := retention.Told(all, captured.Complete[name])
 	if t.units > 0 {
 		complete = retention.Complete(all, t.units)
 	}
-	if t.readOnly {
+	if t.readOnly || counts.IsOutdone(t.begun) {
 		return
 	}
 	obsolete := retention.Obsolete(all, complete, keptSnapshots, counts)
