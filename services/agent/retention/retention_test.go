@@ -3,6 +3,7 @@ package retention
 import (
 	"slices"
 	"testing"
+	"time"
 )
 
 func part(step uint64, node string, units ...int) Part {
@@ -147,5 +148,27 @@ func TestASnapshotThatWasToldTwiceCountsOnce(t *testing.T) {
 	told := []ID{{Step: 16, Plan: "p"}, {Step: 16, Plan: "p"}, {Step: 8, Plan: "p"}}
 	if got := steps(Told(own, told)); !slices.Equal(got, []uint64{16, 8}) {
 		t.Errorf("complete are %v", got)
+	}
+}
+
+func TestWhoTrainsUnderThePlanThatTheLogTookLastMayRemove(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	older, newer := Begun{"p", at(1)}, Begun{"q", at(2)}
+	for name, c := range map[string]struct {
+		history History
+		begun   []Begun
+		want    bool
+	}{
+		"nobody has begun":                        {History{Plan: "p", Logged: at(1)}, nil, false},
+		"it has begun itself":                     {History{Plan: "p", Logged: at(1)}, []Begun{older}, false},
+		"a later plan has begun":                  {History{Plan: "p", Logged: at(1)}, []Begun{older, newer}, true},
+		"it is of the later plan":                 {History{Plan: "q", Logged: at(2)}, []Begun{older, newer}, false},
+		"another log has the same plan since":     {History{Plan: "q", Logged: at(2)}, []Begun{{"q", at(9)}}, false},
+		"it heard its plan of the log before":     {History{Plan: "q", Logged: at(2)}, []Begun{{"r", at(3)}, {"q", at(9)}}, false},
+		"a plan of a new log follows that is one": {History{Plan: "q", Logged: at(2)}, []Begun{{"q", at(9)}, {"first", at(10)}}, true},
+	} {
+		if got := c.history.IsOutdone(c.begun); got != c.want {
+			t.Errorf("%s: outdone is %t", name, got)
+		}
 	}
 }

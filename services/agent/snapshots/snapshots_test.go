@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
@@ -85,7 +86,9 @@ func (s *scene) captures(node *Snapshots, tier string, step uint64, first, end i
 }
 
 func (s *scene) task(step uint64, shares ...machine.Share) machine.Capture {
-	task := machine.Capture{Step: step, Plan: &s.plan, Digest: s.digest(), Shares: shares, Complete: map[string][]retention.ID{}}
+	plan := s.plan
+	task := machine.Capture{Step: step, Plan: &plan, Digest: s.digest(), Logged: time.Unix(int64(plan.Generation), 0), Shares: shares,
+		Complete: map[string][]retention.ID{}}
 	for _, tier := range []string{machine.MemoryTier, machine.DiskTier, machine.RemoteTier} {
 		task.Complete[tier] = slices.Clone(s.told)
 	}
@@ -239,8 +242,8 @@ func TestTheNewestCompleteSnapshotsAreKept(t *testing.T) {
 	s.captures(b, machine.RemoteTier, 48, 2, 3)
 	s.captures(a, machine.RemoteTier, 56, 0, 2)
 	s.expectReadable(a, "56: 0-2", "48: 0-3", "40: 0-3")
-	if files := len(s.files(s.shared)); files != 3+5+5 {
-		t.Errorf("%d files are left: expected the units and manifests of two snapshots and a part", files)
+	if files := len(s.files(s.shared)); files != 3+5+5+1 {
+		t.Errorf("%d files are left: expected the units and manifests of two snapshots and a part, and the mark of the plan", files)
 	}
 }
 
