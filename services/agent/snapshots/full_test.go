@@ -126,10 +126,10 @@ func TestAFullDiskGivesUpTheOldestSnapshotAndNeverTheNewestCompleteOne(t *testin
 		}
 	}
 	s.expectReadable(a, "400: 0-3", "8: 0-3")
-	if files := len(s.files(s.own["a"])); files != 1+2*4 {
-		t.Errorf("%d files: expected two parts of four", files)
+	if files := len(s.files(s.own["a"])); files != 1+2*4+1 {
+		t.Errorf("%d files: expected two parts of four and the mark of the plan beside", files)
 	}
-	folders, _ := filepath.Glob(filepath.Join(s.own["a"], "c", "*", "*"))
+	folders, _ := filepath.Glob(filepath.Join(s.own["a"], "c", "*", "0*"))
 	if len(folders) != 2 {
 		t.Errorf("%d folders of snapshots are left", len(folders))
 	}
