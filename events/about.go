@@ -29,6 +29,7 @@ var abouts = map[Kind]About{
 	ShardOffered:  AboutUnit, ReplicaDiverged: AboutUnit, ClusterHeld: AboutCluster, LeaseTaken: AboutService, LogAccepted: AboutCluster,
 	ReleaseRequested: AboutCluster, ReleaseRefused: AboutCluster, StepReleased: AboutCluster,
 	TrainingCompleted: AboutCluster, StopRequested: AboutCluster, StopRefused: AboutCluster, TrainingStopped: AboutCluster,
+	ResetRequested: AboutCluster, ResetRefused: AboutCluster, TrainingReset: AboutCluster,
 	EventRefused:    AboutMessage,
 	SnapshotWritten: AboutNode, SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,
 }

@@ -171,6 +171,9 @@ const (
 	StopRequested       Kind = "training.stop-requested"
 	StopRefused         Kind = "training.stop-refused"
 	TrainingStopped     Kind = "training.stopped"
+	ResetRequested      Kind = "training.reset-requested"
+	ResetRefused        Kind = "training.reset-refused"
+	TrainingReset       Kind = "training.reset"
 	ReplicaDiverged     Kind = "replica.diverged"
 	SnapshotRequested   Kind = "snapshot.requested"
 	SnapshotWritten     Kind = "snapshot.written"
@@ -239,6 +242,9 @@ var Catalogue = []Row{
 	{StopRefused, "Training does not stop, and why.", []string{"negotiator"}, func() Payload { return new(StopRefusal) }, false},
 	{SnapshotRequested, "All who train stop after this step, and write a snapshot of it.", []string{"negotiator"}, func() Payload { return new(SnapshotRequest) }, false},
 	{TrainingStopped, "Training has stopped, with a snapshot, from which later joiners go on.", []string{"negotiator"}, func() Payload { return new(JobStop) }, false},
+	{ResetRequested, "Training is to begin anew, at its first step: what was trained is given up.", []string{anyone}, func() Payload { return new(ResetRequest) }, false},
+	{ResetRefused, "Training does not begin anew, and why.", []string{"negotiator"}, func() Payload { return new(ResetRefusal) }, false},
+	{TrainingReset, "What was trained is given up: training begins at its first step, of whatever job the first node to join then brings.", []string{"negotiator"}, func() Payload { return new(JobReset) }, false},
 	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
 	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
 	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},

@@ -40,6 +40,9 @@ type Opening struct {
 	Recalls []string `json:"recalls,omitempty" is:"count=0..8,each=token"`
 	// Stop tells that nobody stays: training stops after a step of which all write a snapshot, and no plan follows.
 	Stop bool `json:"stop,omitempty"`
+	// Begins tells that training begins at its first step, though there was a plan: members hold what they can make at step 0, as before
+	// the first plan.
+	Begins bool `json:"begins,omitempty"`
 }
 
 // Consent is a member's answer to an opening.

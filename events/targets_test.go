@@ -58,6 +58,9 @@ func FuzzTrainingCompleted(f *testing.F)        { fuzzEvent(f, "training.complet
 func FuzzTrainingStopRequested(f *testing.F)    { fuzzEvent(f, "training.stop-requested") }
 func FuzzTrainingStopRefused(f *testing.F)      { fuzzEvent(f, "training.stop-refused") }
 func FuzzTrainingStopped(f *testing.F)          { fuzzEvent(f, "training.stopped") }
+func FuzzTrainingResetRequested(f *testing.F)   { fuzzEvent(f, "training.reset-requested") }
+func FuzzTrainingResetRefused(f *testing.F)     { fuzzEvent(f, "training.reset-refused") }
+func FuzzTrainingReset(f *testing.F)            { fuzzEvent(f, "training.reset") }
 func FuzzSnapshotRequested(f *testing.F)        { fuzzEvent(f, "snapshot.requested") }
 func FuzzSnapshotWritten(f *testing.F)          { fuzzEvent(f, "snapshot.written") }
 func FuzzSnapshotCompleted(f *testing.F)        { fuzzEvent(f, "snapshot.completed") }

@@ -87,6 +87,27 @@ type JobStop struct {
 	Reason     string `json:"reason" is:"count=0..256"`  // of who asked for it, or of the first node that left
 }
 
+// ResetRequest asks that training begins anew at its first step. Nobody may train then.
+type ResetRequest struct {
+	Reason string `json:"reason" is:"reason"`
+	// Snapshots tells that training is to go on from the newest snapshot of it, where joiners can read one whole: longer, say.
+	Snapshots bool `json:"snapshots,omitempty"`
+}
+
+// ResetRefusal tells that training does not begin anew: somebody trains, or nothing was trained.
+type ResetRefusal struct {
+	Reason string `json:"reason" is:"reason"`
+}
+
+// JobReset says that what was trained is given up. The next plan is of the next generation, begins at step 0, and its job is that of the
+// first node to join. No snapshot counts that was taken before, unless that was asked for.
+type JobReset struct {
+	Generation uint64 `json:"generation" is:"min=1"` // of the plan in force, under which nobody trains any more
+	Reason     string `json:"reason" is:"reason"`    // of who asked for it
+	// Snapshots tells that training goes on from the newest snapshot of it instead, where joiners can read one whole.
+	Snapshots bool `json:"snapshots,omitempty"`
+}
+
 // UnitDigest names the content of a layer's state.
 type UnitDigest struct {
 	Unit   int    `json:"unit" is:"max=4095"`
@@ -147,6 +168,12 @@ func (j *JobEnd) Validate() error {
 func (s *StopRequest) Validate() error { return within(s).err }
 
 func (s *StopRefusal) Validate() error { return within(s).err }
+
+func (r *ResetRequest) Validate() error { return within(r).err }
+
+func (r *ResetRefusal) Validate() error { return within(r).err }
+
+func (r *JobReset) Validate() error { return within(r).err }
 
 func (j *JobStop) Validate() error { return within(j).err }
 
