@@ -31,7 +31,7 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	units := m.state.Job.Units()
 	point, missing, ok := protocol.ResumePoint(units, held)
 	switch {
-	case m.state.Plan == nil:
+	case m.isFirst():
 		if first, ok := m.wayBack(point, ok); ok { // step 0, which anybody can make, is older than any snapshot
 			return first, nil
 		}
@@ -40,6 +40,9 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	}
 	older, found := m.wayBack(point, ok)
 	lacks := &lack{reason: m.lost(missing, disputed, found), awaits: m.holdersOf(missing)}
+	if m.state.Stop == nil && m.state.Plan != nil && m.isGone(missing) {
+		lacks.awaits = m.livingOf(missing)
+	}
 	if ok { // those who missed the commit have the step from which the plan in force went on
 		missing = slices.Collect(events.Each([]events.Range{{First: 0, End: units}}))
 		trained := fmt.Sprintf("nobody who trained under generation %d is here", m.state.generation())
@@ -126,7 +129,7 @@ func (m *Machine) told() []uint64 {
 // whom the plan gave nothing to train, and nodes that missed its commit, have it still when those who trained are far
 // ahead. Where the plan went back, what the former have at that step may be of the history that was left.
 func (m *Machine) beginning() (protocol.Resume, bool) {
-	if m.state.Plan == nil || m.state.WentBack {
+	if m.isFirst() || m.state.WentBack {
 		return protocol.Resume{}, false
 	}
 	first := m.state.Plan.ResumeStep
@@ -137,7 +140,7 @@ func (m *Machine) beginning() (protocol.Resume, bool) {
 
 // olderPoint returns the newest step that those who take part have whole from a plan before the one in force.
 func (m *Machine) olderPoint() (protocol.Resume, bool) {
-	if m.state.Plan == nil {
+	if m.isFirst() {
 		return protocol.Resume{}, false
 	}
 	window, older := protocol.Older(m.state.Plan.ResumeStep), map[uint64][]protocol.Claim{}

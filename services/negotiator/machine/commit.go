@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // rememberedLeavers is for how many generations a node that left is remembered: so many committed plans may wait for
@@ -16,6 +17,9 @@ const rememberedLeavers = 4
 // commit writes the plan of the negotiation under way and makes it the plan in force.
 func (m *Machine) commit(cause events.Event) []events.Event {
 	under := m.state.Negotiation
+	if m.state.Unbegun = under.StopStep == 0 && (m.isFirst() || m.state.Unbegun); under.Opening.Begins {
+		m.state.Data, m.state.Anew, m.state.AnewFrom = protocol.Data{}, "", false
+	}
 	plan := m.finalPlan()
 	committed := m.speaker.Say(cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
 	digest := events.Digest(committed.Data)
@@ -50,15 +54,18 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		m.state.Abandoned = plan.Generation
 	}
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Tellers = false, false, false, 0, nil
-	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.Reasked, m.state.WentBack = 0, 0, 0, 0, under.Back != nil
+	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.Reasked = 0, 0, 0, 0
+	m.state.WentBack = under.Back != nil || under.Opening.Begins
 	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
 	m.state.Breaks.Dispute, m.state.Recall = dispute{}, recall{}
 	m.state.Prices.committed()
 	clear(m.state.Blamed)
 	m.state.Doubts, m.state.Finals, m.state.Stop = nil, nil, nil
+	m.state.Ended, m.state.EndTold = time.Time{}, time.Time{}
 	clear(m.state.Busy)
 	clear(m.state.Measured)
 	clear(m.state.Gone)
+	clear(m.state.Blank)
 	clear(m.state.Fallen)
 	clear(m.state.Misread)
 	m.state.Bids = nil
@@ -87,7 +94,7 @@ func (m *Machine) finalPlan() *events.Plan {
 func (m *Machine) warmUp(plan *events.Plan) *events.WarmUp {
 	before, rule := m.state.Plan, m.state.Job.BatchRule
 	switch {
-	case before == nil || rule == nil || rule.WarmUpSteps == 0:
+	case m.isFirst() || rule == nil || rule.WarmUpSteps == 0:
 		return nil
 	case before.LearningRateScale != plan.LearningRateScale:
 		from := before.ScaleAt(plan.ResumeStep)

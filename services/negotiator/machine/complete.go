@@ -118,6 +118,9 @@ func (m *Machine) conclude(ended, told time.Time) {
 
 // completed hears its own word that the job is done. One that has lost its memory learns so.
 func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Event {
+	if m.state.Anew != "" || end.Generation < m.state.generation() {
+		return nil // of training that was given up since
+	}
 	m.state.Complete = &end
 	m.conclude(cause.Time, cause.Logged)
 	return nil
@@ -127,9 +130,13 @@ func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Even
 // for as long as the cluster is there; for two of them the negotiator may be away.
 const retellAfter = events.EventAge / 3
 
-// retell says once more that the job is complete, and when it was, before the log forgets it. It goes by the time, not by
+// retell says once more that the job is complete, or has stopped, and when it was, before the log forgets it. It goes by the time, not by
 // the last event and the ticks since: for days nobody may say anything, and a restart forgets the ticks.
 func (m *Machine) retell(now time.Time) []events.Event {
+	kind, payload, how := events.TrainingCompleted, events.Payload(m.state.Complete), "complete-"
+	if m.state.Complete == nil {
+		kind, payload, how = events.TrainingStopped, m.state.Stop, "stopped-"
+	}
 	if m.state.EndTold.IsZero() { // a build before November 2026 remembered that the job had ended, and not when
 		m.state.Ended, m.state.EndTold = m.state.Heard, m.state.Heard.Add(-retellAfter)
 	}
@@ -137,8 +144,8 @@ func (m *Machine) retell(now time.Time) []events.Event {
 		return nil
 	}
 	m.retold = m.state.EndTold
-	reason := "complete-" + m.state.EndTold.Format(time.RFC3339Nano)
-	return []events.Event{m.speaker.First(m.state.Ended, reason, events.TrainingCompleted, m.settings.Cluster, m.state.Complete)}
+	reason := how + m.state.EndTold.Format(time.RFC3339Nano)
+	return []events.Event{m.speaker.First(m.state.Ended, reason, kind, m.settings.Cluster, payload)}
 }
 
 // refuseAll tells each node whose request waits that nothing comes of it any more.
@@ -162,8 +169,7 @@ func (m *Machine) refuseAll(cause events.Event) []events.Event {
 
 // isComplete says why a cluster whose job is done grants nothing.
 func (m *Machine) isComplete() string {
-	return fmt.Sprintf("this cluster's job is complete: step %d was made; a new one begins with another REKNIT_CLUSTER: "+
-		"reknit up --cluster OTHER --dir OTHER-data --port 0 says how", m.state.Complete.Step)
+	return fmt.Sprintf("this cluster's job is complete: step %d was made. To begin another one here: reknit cluster reset", m.state.Complete.Step)
 }
 
 // afterwards says what the machine does about each kind of event once the job is done: it refuses what is asked for. All
@@ -176,6 +182,7 @@ var afterwards = events.Handlers[*Machine]{
 		})
 	}),
 	events.TrainingCompleted: events.Handling((*Machine).completed),
+	events.ResetRequested:    events.Handling((*Machine).resetRequested),
 	events.StopRequested: events.Handling(func(m *Machine, cause events.Event, _ events.StopRequest) []events.Event {
 		return []events.Event{m.refuseStop(cause, m.isComplete())}
 	}),

@@ -232,8 +232,7 @@ func TestWhoComesAfterTheEndHearsWhetherItsJobIsDone(t *testing.T) {
 	w.run()
 	for node, isOther := range map[string]bool{"n1": false, "n2": true} {
 		refused := w.refusals(node)
-		want := "this cluster's job is complete: step 40 was made; a new one begins with another REKNIT_CLUSTER: " +
-			"reknit up --cluster OTHER --dir OTHER-data --port 0 says how"
+		want := "this cluster's job is complete: step 40 was made. To begin another one here: reknit cluster reset"
 		if len(refused) != 1 || !refused[0].Complete || refused[0].OtherJob != isOther || refused[0].Reason != want {
 			t.Errorf("%s is told %+v", node, refused)
 		}

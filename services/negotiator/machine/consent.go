@@ -51,9 +51,11 @@ func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) [
 	under.Opening = events.Opening{
 		Negotiation: under.ID, Generation: generation, Changes: changes,
 		Members: membersOf(m.state.participants(changes)), Abandon: m.state.Paused, Connect: m.linksToOpen(changes), Stop: stop,
+		Begins: m.mayBegin(),
 	}
 	under.Opening.Recalls = m.recalls(under.Opening.Members)
-	under.Opening.Snapshots = (m.state.Plan == nil || m.state.Ask) && len(under.Opening.Recalls) == 0 && m.readers(changes)
+	asks := m.heedsSnapshots() && (m.isFirst() || m.state.Ask)
+	under.Opening.Snapshots = asks && len(under.Opening.Recalls) == 0 && m.readers(changes)
 	m.state.Negotiation = under
 	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
 	if len(under.Opening.Recalls) > 0 {
@@ -105,7 +107,7 @@ func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events
 		return m.openNext(cause)
 	}
 	if len(m.state.Members) == 0 {
-		return append(m.callBack(cause), m.hold("no node is left", m.holdersOf(nil)...)(cause)...)
+		return append(m.callBack(cause), m.hold(m.nobodyLeft(), m.livingOf(nil)...)(cause)...)
 	}
 	pressing := slices.DeleteFunc(slices.Clone(changes), func(change events.Change) bool { return !urgent(change) })
 	reason := m.cannotStop()
@@ -139,7 +141,7 @@ func (m *Machine) callBack(cause events.Event) []events.Event {
 // mustPause reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a step
 // was abandoned already. Before the first plan everybody is paused anyway.
 func (m *Machine) mustPause(changes []events.Change) bool {
-	if m.state.Plan == nil || m.state.Paused {
+	if m.isFirst() || m.state.Paused {
 		return true
 	}
 	return slices.ContainsFunc(changes, func(change events.Change) bool {
@@ -151,7 +153,7 @@ func (m *Machine) mustPause(changes []events.Change) bool {
 // linksToOpen returns the links that must be opened and measured: those asked for, and those of joiners to some of the
 // others.
 func (m *Machine) linksToOpen(changes []events.Change) []events.Pair {
-	if m.state.Plan == nil {
+	if m.isFirst() {
 		return nil // the monitor measures the first links while training runs
 	}
 	var there []protocol.Peer
@@ -193,9 +195,10 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 		m.noteLink(measured)
 		m.state.Untold[linkKey(measured.From, measured.To)] = true
 	}
-	if !m.state.trusted(consent.Node, consent.Incarnation) {
+	if !m.trusts(consent.Node, consent.Incarnation) {
 		consent.Step = newest(m.noteClaims(consent)) // it has no plan and tells no step
 	}
+	m.begun(consent.Step)
 	consent.Measurements, consent.Claims = nil, nil // they are with the links and with the claims of all
 	under.Consents[consent.Node] = consent
 	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))
@@ -233,7 +236,7 @@ func (m *Machine) tellMeasured(cause events.Event) []events.Event {
 // goOn does what follows the last consent.
 func (m *Machine) goOn(cause events.Event) []events.Event {
 	under := m.state.Negotiation
-	if under.Outdated {
+	if under.Outdated || under.Opening.Begins != m.mayBegin() {
 		return m.renew(cause)
 	}
 	if said := m.unapproved(cause); said != nil {

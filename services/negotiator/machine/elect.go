@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// A first plan that waits for several nodes waits for as many that train one job. If those that joined do not, it is the job of most of
-// them, and the others are refused; else whoever came first would define it, another user of the machine or a script with a slip.
+// A plan that begins training and waits for several nodes waits for as many that train one job. If those that joined do not, it is the job of
+// most of them, and the others are refused; else whoever came first would define it, another user of the machine or a script with a slip.
 
 // mostBids is how many different jobs may wait for a first plan.
 const mostBids = 16
@@ -18,7 +18,7 @@ const mostBids = 16
 // one that tells no plan has no say.
 func (m *Machine) isDecided() bool {
 	under := m.state.Negotiation
-	return m.state.Plan != nil || m.settings.StartNodes <= 1 || under != nil && len(under.Opening.Recalls) == 0
+	return !m.isFirst() || m.settings.StartNodes <= 1 || under != nil && len(under.Opening.Recalls) == 0
 }
 
 // elects reports whether the nodes that wait decide now which job the cluster trains.
@@ -29,7 +29,7 @@ func (m *Machine) bid(join events.Join) (key, reason string) {
 	if m.state.Bids == nil {
 		m.state.Bids = map[string]*events.Job{}
 		if m.state.Job != nil && len(m.state.Joiners) > 0 {
-			m.state.Bids[""] = m.state.Job // builds of before remember the job of none of these
+			m.state.Bids[""] = m.state.Job // of who asked to train on, and of who asked a build of before
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(m.state.Bids)) {
@@ -128,6 +128,7 @@ func (m *Machine) elect(cause events.Event) []events.Event {
 		return nil // nobody waits
 	}
 	m.state.Job = job
+	m.forgetCosts()
 	all := len(m.state.Joiners)
 	if len(m.state.Bids) == 1 || 2*nodes <= all || all < m.settings.StartNodes || m.isForgotten() {
 		return nil
@@ -196,11 +197,12 @@ func itself(node string) string { return node }
 func (m *Machine) bidOf(join events.Join) (key, other, full string) {
 	if m.isDecided() {
 		m.takeJob(join)
+		m.extend(join.Job)
 		if other = m.saysOther(join.Job); other != "" {
 			return "", other, ""
 		}
 	}
-	if m.state.Plan != nil || m.settings.StartNodes <= 1 {
+	if !m.isFirst() || m.settings.StartNodes <= 1 {
 		return "", "", ""
 	}
 	if key, full = m.bid(join); m.state.Job == nil {

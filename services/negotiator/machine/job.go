@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/reknit/reknit/events"
 )
@@ -16,13 +17,13 @@ func (m *Machine) differ(own, job events.Job) *difference {
 	if job.Steps == 0 || own.Steps == 0 { // who does not know when it ends may take part
 		job.Steps, own.Steps = 0, 0
 	}
-	if m.state.Plan != nil || job.FirstState == "" || own.FirstState == "" {
+	if !m.isFirst() || job.FirstState == "" || own.FirstState == "" {
 		job.FirstState, own.FirstState = "", "" // who joins a job that trains takes the state of the others
 	}
 	got := alike(&job)
 	for i, field := range alike(&own) {
 		if want, is := text(field.value), text(got[i].value); want != is {
-			return &difference{"job." + field.name, want, is}
+			return &difference{"job." + field.name, brief(want), brief(is)}
 		}
 	}
 	return nil
@@ -82,4 +83,13 @@ func text(value any) string {
 		return err.Error() // plain data always has a text
 	}
 	return string(data)
+}
+
+// brief is a text for people, to whom the beginning of a digest says as much as all of it.
+func brief(text string) string {
+	const begins, letters = `"sha256:`, 12
+	if !strings.HasPrefix(text, begins) || len(text) < len(begins)+letters {
+		return text
+	}
+	return text[:len(begins)+letters] + `…"`
 }

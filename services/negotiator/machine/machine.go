@@ -80,6 +80,7 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingDigested:    events.Handling((*Machine).digested),
 	events.TrainingCompleted:   events.Handling((*Machine).completed),
 	events.StopRequested:       events.Handling((*Machine).stopRequested),
+	events.ResetRequested:      events.Handling((*Machine).resetRequested),
 	events.SnapshotWritten:     events.Handling((*Machine).snapshotWritten),
 	events.SnapshotCompleted:   events.Handling((*Machine).snapshotCompleted),
 	events.TrainingStopped:     events.Handling((*Machine).stopped),

@@ -26,6 +26,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.isDecided() {
 		m.takeSteps(join.Job)
 	}
+	m.inherit(join)
 	urgency := protocol.Patient
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back
@@ -128,6 +129,7 @@ func inShort(reason string) string {
 
 func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
 	m.state.Failures, m.state.Returns = lost.FailuresPerNodeSecond, lost.SecondsUntilReturn
+	m.begun(lost.Step)
 	if left, leaves := m.state.Leavers[lost.Node]; leaves && left.Incarnation == lost.Incarnation {
 		return m.leaverLost(cause, lost.Node)
 	}

@@ -146,7 +146,7 @@ func (m *Machine) impossible(cause events.Event, failure events.Failure) []event
 	switch {
 	case under.Outdated: // who came since may make it possible
 		return m.renew(cause)
-	case m.state.Plan == nil || m.state.Stop != nil:
+	case m.isFirst() || m.state.Stop != nil:
 		return m.abort(cause, failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
 	case len(asked) == 0:
 		return m.abort(cause, failure.Reason, m.hold(failure.Reason))

@@ -14,7 +14,7 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	nodes := m.state.after(under.Opening.Changes)
 	request := &events.PlanRequest{
 		Negotiation: under.ID, Cluster: m.settings.Cluster, Generation: under.Opening.Generation,
-		Changes: under.Opening.Changes, Job: m.measuredJob(), Current: inForce(m.state.Plan),
+		Changes: under.Opening.Changes, Job: m.measuredJob(), Current: m.inForce(),
 	}
 	links, usual, all := m.state.told(nodes, plannerLinks)
 	if request.Links = links; !all {
@@ -41,11 +41,12 @@ func (m *Machine) planRequest() *events.PlanRequest {
 	return request
 }
 
-// inForce is what a request tells of the plan in force: who trains what, and where they stand. Nobody who is asked needs the
+// inForce is what a request tells of the plan in force: who trains what, and where they stand; nothing where training begins. Nobody who is asked needs the
 // rest: what moved, how gradients are reduced, predictions but for what was learnt, rivals and addresses, together half of a plan
 // of 100 nodes.
-func inForce(plan *events.Plan) *events.Plan {
-	if plan == nil {
+func (m *Machine) inForce() *events.Plan {
+	plan := m.state.Plan
+	if m.isFirst() {
 		return nil
 	}
 	told := *plan
@@ -67,7 +68,7 @@ func (m *Machine) mayWait() bool {
 		failed = failed || change.Kind == events.ChangeFailure
 		leaves = leaves || change.Kind == events.ChangeLeave
 	}
-	return opening.Abandon && failed && !leaves && !m.state.Deferred
+	return opening.Abandon && !opening.Begins && failed && !leaves && !m.state.Deferred
 }
 
 func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []events.Event {

@@ -17,7 +17,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		return nil
 	}
 	request := &events.RestorationRequest{
-		Negotiation: under.ID, Proposal: *under.Proposal, Current: inForce(m.state.Plan),
+		Negotiation: under.ID, Proposal: *under.Proposal, Current: m.inForce(),
 		Unreachable: m.state.relays(under.Opening.Members),
 		Units:       m.state.Job.UnitBytes(), Gradients: m.state.Job.GradientBytes(), Doubts: slices.Clone(m.state.Doubts),
 	}
@@ -55,7 +55,7 @@ func (m *Machine) held(window protocol.Window) (held []protocol.Held, disputed [
 	under := m.state.Negotiation
 	for _, node := range slices.Sorted(maps.Keys(under.Consents)) {
 		consent := under.Consents[node]
-		if !m.state.trusted(node, consent.Incarnation) {
+		if !m.trusts(node, consent.Incarnation) {
 			continue
 		}
 		for _, holding := range consent.Holdings {
@@ -71,7 +71,7 @@ func (m *Machine) held(window protocol.Window) (held []protocol.Held, disputed [
 // window returns the steps at which a unit can be, by the words of those who have a place in the plan in force. Steps at
 // which no node can be count for nothing.
 func (m *Machine) window() protocol.Window {
-	if m.state.Plan == nil {
+	if m.isFirst() {
 		return protocol.Possible(nil, 0)
 	}
 	return protocol.Possible(m.steps(), m.state.Plan.ResumeStep)
@@ -110,12 +110,20 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 		return fmt.Sprintf("training was stopped after step %d, and who is here cannot read %s of its snapshot%s",
 			stop.Step, named(missing, name), waits)
 	}
-	if forGood := waits == "" && m.state.Plan != nil && !older && !m.mayAsk(); forGood {
-		waits = ", and who held it came back without it: unless the process before lives and goes on, or a node joins that has an older " +
-			"state, in memory or a snapshot, the job can only begin anew, in another cluster"
+	if m.state.Plan != nil && !older && !m.mayAsk() {
+		switch {
+		case m.isGone(missing):
+			waits = ", and the processes that held it have ended: its state is gone. " + beginAnew
+		case waits == "":
+			waits = ", and who held it came back without it: unless the process before lives and goes on, or a node joins that has an older " +
+				"state, in memory or a snapshot, its state is gone. " + beginAnew
+		}
 	}
 	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits
 }
+
+// beginAnew is what there is to do where the state of a job is gone.
+const beginAnew = "To begin anew at the first step: reknit cluster reset"
 
 // instead says what there is where the living do not have all units of a step.
 func (m *Machine) instead(older bool) string {
@@ -173,7 +181,7 @@ func (m *Machine) holdersOf(units []int) []string {
 func (m *Machine) current() map[string][]int {
 	holders := map[string][]int{}
 	for node, consent := range m.state.Negotiation.Consents {
-		isTrusted := m.state.trusted(node, consent.Incarnation)
+		isTrusted := m.trusts(node, consent.Incarnation)
 		for _, holding := range consent.Holdings {
 			for unit := holding.Units.First; holding.Current && isTrusted && unit < holding.Units.End; unit++ {
 				holders[node] = append(holders[node], unit)

@@ -41,6 +41,9 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 		return m.retell(now)
 	}
 	said := m.alarms(now)
+	if m.state.Stop != nil && len(m.state.Joiners) == 0 {
+		said = append(said, m.retell(now)...)
+	}
 	wanted, limit := m.wanted()
 	if m.waits.Overdue != wanted {
 		m.waits, passed = waiting{Overdue: wanted}, 0
@@ -157,6 +160,7 @@ func (m *Machine) stepSeconds() float64 {
 
 // activated hears how long a node's usual step is, and how long it stood still.
 func (m *Machine) activated(cause events.Event, activation events.Activation) []events.Event {
+	m.begun(activation.Step)
 	m.measure(cause, activation)
 	if member := m.state.Members[activation.Node]; member != nil {
 		m.state.Paces[activation.Node], m.state.Pauses[activation.Node] = activation.StepSeconds, activation.LongestSeconds

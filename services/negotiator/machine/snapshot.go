@@ -19,7 +19,7 @@ func (m *Machine) readers(changes []events.Change) bool {
 // them takes longer than all else that a recovery takes.
 func (m *Machine) mayAsk() bool {
 	opening := m.state.Negotiation.Opening
-	return !opening.Snapshots && m.readers(opening.Changes)
+	return m.heedsSnapshots() && !opening.Snapshots && m.readers(opening.Changes)
 }
 
 // noteMisread has the next attempt do without the snapshot that nodes could not read: they have an older one perhaps. A node that
@@ -47,7 +47,7 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 // which the plan in force went on was undone: it would have samples trained twice, and others never.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
 	plan := m.state.Plan
-	return plan == nil || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
+	return m.isFirst() && !m.state.AnewFrom || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
 }
 
 // stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there

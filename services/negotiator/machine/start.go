@@ -14,7 +14,7 @@ const gatherSeconds = 3
 // lacks returns how many nodes are to come before the first plan, or the first after a stop: the operator or the job may want
 // several.
 func (m *Machine) lacks() int {
-	if m.state.Plan != nil && m.state.Stop == nil || len(m.state.Joiners) == 0 || m.isForgotten() {
+	if !m.isFirst() && m.state.Stop == nil || len(m.state.Joiners) == 0 || m.isForgotten() {
 		return 0
 	}
 	agree, undecided := m.agreeing()
@@ -44,15 +44,30 @@ func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	return m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))(cause)
 }
 
-// takeJob makes the job of a node that joins the cluster's, where there is no plan and nobody else waits for one: who
+// takeJob makes the job of a node that joins the cluster's, where there is no plan, or training begins anew, and nobody else waits for one: who
 // corrects its job and comes again is not held to the mistake.
 func (m *Machine) takeJob(join events.Join) {
 	others := len(m.state.Joiners)
 	if m.state.Joiners[join.Node] != nil {
 		others--
 	}
-	if m.state.Plan == nil && others == 0 {
+	if m.isFirst() && others == 0 {
 		m.state.Job = &join.Job
+		m.forgetCosts()
+	}
+}
+
+// extend has a job that was stopped end after as many steps as the first node to join says: it may train longer, or shorter.
+func (m *Machine) extend(job events.Job) {
+	if stop := m.state.Stop; stop == nil || len(m.state.Joiners) > 0 || job.Steps <= stop.Step {
+		return
+	}
+	longer := *m.state.Job
+	longer.Steps = job.Steps
+	if before := m.state.Job; m.saysOther(job) != "" {
+		if m.state.Job = &longer; m.saysOther(job) != "" {
+			m.state.Job = before // it differs in more
+		}
 	}
 }
 

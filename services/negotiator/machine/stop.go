@@ -131,6 +131,10 @@ func (m *Machine) stopOnceStored(cause events.Event) []events.Event {
 
 // stopped hears its own word that training has stopped. One that has lost its memory learns so.
 func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Event {
+	if known := m.state.Stop; known != nil && known.Generation == stop.Generation {
+		m.state.EndTold = cause.Logged
+		return nil
+	}
 	isNews := m.state.Stop == nil && len(m.state.Members) > 0 && m.state.Committed.Before(cause.Logged)
 	if isNews && m.state.generation() == stop.Generation {
 		m.halt(&stop, cause.Logged)
@@ -140,6 +144,7 @@ func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Even
 
 // halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot.
 func (m *Machine) halt(stop *events.JobStop, now time.Time) {
+	m.begun(stop.Step)
 	clear(m.state.Gone)
 	clear(m.state.Fallen)
 	for _, member := range m.state.Plan.Nodes {
@@ -149,6 +154,7 @@ func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	}
 	m.state.Stop, m.state.Stopping, m.state.Negotiation, m.state.Pending, m.state.Finals = stop, "", nil, nil, nil
 	m.state.Paused, m.state.Ask, m.state.Stopped, m.state.Lacking = true, true, now, time.Time{}
+	m.state.Ended, m.state.EndTold = now, now
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
 	clear(m.state.Members)
 	clear(m.state.Joiners)

@@ -47,6 +47,7 @@ type world struct {
 	batchRule  *events.BatchRule
 	replicas   string
 	steps      uint64 // of the job of who joins; zero: not known
+	words      string // that the job of who joins has its digest of; empty: of "job"
 
 	tiers bool                         // whoever joins may have snapshots
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
@@ -160,7 +161,7 @@ func (w *world) join(node string) {
 		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
 		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
 		Job: events.Job{
-			Digest: events.Digest([]byte("job")), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer},
+			Digest: events.Digest([]byte(cmp.Or(w.words, "job"))), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer},
 			GlobalBatch: cmp.Or(w.batch, 12),
 			MicroBatch:  1, Stages: events.Bounds{Min: w.stages}, OptimizerPartitions: w.partitions,
 			BatchRule: w.batchRule, Replicas: w.replicas,
@@ -179,7 +180,7 @@ func (w *world) answer(event events.Event) {
 		return
 	}
 	switch event.Kind {
-	case events.TrainingCompleted: // it hears its own word
+	case events.TrainingCompleted, events.TrainingStopped: // it hears its own word
 		w.sequence++
 		event.Logged, event.Sequence = w.now, w.sequence
 		w.queue = append(w.queue, event)
@@ -239,7 +240,7 @@ func (w *world) consent(opening events.Opening) {
 		if slices.Contains(opening.Recalls, member.Node) {
 			consent.Plan = w.remembers[member.Node]
 		}
-		if w.trains(member) || opening.Generation == 1 {
+		if w.trains(member) || opening.Generation == 1 || opening.Begins {
 			units := events.Range{First: w.lacks, End: 3 * (1 + w.partitions)}
 			consent.Holdings = []events.Holding{{Units: units, Steps: []uint64{w.step}, Current: !opening.Abandon}}
 		}

@@ -1,0 +1,154 @@
+package machine
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/profile"
+)
+
+// Training begins at its first step, though there was a plan, where nothing was made of it: all its processes have ended, as their agents
+// told, and nobody told of a step. So scripts that failed in their first step begin once they are mended. Or a user asked for it.
+
+// isFirst reports whether the next plan begins training, as the very first one does.
+func (m *Machine) isFirst() bool { return m.state.Plan == nil || m.begins() }
+
+// begins reports whether training begins anew with the next plan, or with that which is negotiated.
+func (m *Machine) begins() bool {
+	if under := m.state.Negotiation; under != nil {
+		return under.Opening.Begins
+	}
+	return m.mayBegin()
+}
+
+// mayBegin reports whether training begins anew if a plan is negotiated now.
+func (m *Machine) mayBegin() bool {
+	return m.state.Plan != nil && len(m.state.Members) == 0 && (m.state.Anew != "" || m.state.Unbegun && m.madeNothing())
+}
+
+// trusts reports whether what a member says it holds needs no proof in the negotiation under way.
+func (m *Machine) trusts(node, incarnation string) bool {
+	return m.begins() || m.state.trusted(node, incarnation)
+}
+
+// allEnded reports whether all who had a place in the plan in force are proven to be gone.
+func (m *Machine) allEnded() bool {
+	return !slices.ContainsFunc(m.state.Plan.Nodes, func(member events.Member) bool {
+		return m.placed(member.Node) && m.state.Gone[member.Node] != member.Incarnation
+	})
+}
+
+// heedsSnapshots reports whether snapshots count. A user who has training begin anew says whether they do.
+func (m *Machine) heedsSnapshots() bool { return m.state.Anew == "" || m.state.AnewFrom }
+
+// madeNothing reports whether all who had a place in the plan in force are known to make no step any more: they are proven to be gone, or
+// their agents, which keep what they left, told so when they asked for a place again.
+func (m *Machine) madeNothing() bool {
+	return !slices.ContainsFunc(m.state.Plan.Nodes, func(member events.Member) bool {
+		isGone, isBlank := m.state.Gone[member.Node] == member.Incarnation, m.state.Blank[member.Node] == member.Incarnation
+		return m.placed(member.Node) && !isGone && !isBlank
+	})
+}
+
+// inherit hears what the process of a node tells of the one before it, whose state it has.
+func (m *Machine) inherit(join events.Join) {
+	past := join.Trained
+	if past == nil {
+		return
+	}
+	m.begun(past.Step)
+	if before, was := m.before(join.Node); was && past.Step == 0 && past.Generation == m.state.generation() {
+		m.state.Blank[join.Node] = before.Incarnation
+	}
+}
+
+// before returns the process of a node that the plan in force names.
+func (m *Machine) before(node string) (events.Member, bool) {
+	if m.state.Plan == nil {
+		return events.Member{}, false
+	}
+	return m.state.Plan.Member(node)
+}
+
+// begun hears how far somebody is: training has begun where that is beyond its first step.
+func (m *Machine) begun(step uint64) { m.state.Unbegun = m.state.Unbegun && step == 0 }
+
+// resetRequested gives up what was trained, unless somebody trains.
+func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest) []events.Event {
+	if reason := m.cannotReset(); reason != "" {
+		return []events.Event{m.speaker.Say(cause, events.ResetRefused, m.settings.Cluster, &events.ResetRefusal{Reason: reason})}
+	}
+	m.forgetTraining(inShort(request.Reason), request.Snapshots)
+	said := []events.Event{m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster,
+		&events.JobReset{Generation: m.state.generation(), Reason: m.state.Anew, Snapshots: request.Snapshots})}
+	if m.state.Negotiation != nil {
+		return append(said, m.renew(cause)...)
+	}
+	return append(said, m.openNext(cause)...)
+}
+
+// cannotReset says why training does not begin anew; empty where it does.
+func (m *Machine) cannotReset() string {
+	members := slices.Sorted(maps.Keys(m.state.Members))
+	switch {
+	case m.state.Plan == nil:
+		return "nothing was trained yet: training begins once nodes join"
+	case len(members) > 0 && m.state.Complete == nil:
+		return fmt.Sprintf("%s may train, or hold what was trained: end them first", named(members, func(node string) string { return node }))
+	}
+	return ""
+}
+
+// forgetTraining has the next plan begin training. Who waits for a place waits on.
+func (m *Machine) forgetTraining(reason string, snapshots bool) {
+	m.state.Anew, m.state.AnewFrom, m.state.Complete, m.state.Stop, m.state.Stored = reason, snapshots, nil, nil, stored{}
+	m.state.Ended, m.state.EndTold, m.state.Finals = time.Time{}, time.Time{}, nil
+	m.state.Paused, m.state.Ask, m.state.Lacking, m.state.Recall = true, false, time.Time{}, recall{}
+	m.state.Poison = poison{}
+	m.state.Hold = hold{Ever: m.state.Hold.Ever}
+	m.forgetCosts()
+	m.state.Pending = slices.DeleteFunc(m.state.Pending, urgent)
+	clear(m.state.Members)
+	clear(m.state.Leavers)
+	clear(m.state.Fallen)
+}
+
+// forgetCosts forgets what the layers of another job took.
+func (m *Machine) forgetCosts() {
+	m.state.Costs = profile.Layers{}
+	clear(m.state.Paces)
+	clear(m.state.Pauses)
+	clear(m.state.Measured)
+}
+
+// isGone reports whether nobody can bring some of the units that are missing: all who had them under the plan in force have ended, as their
+// agents told.
+func (m *Machine) isGone(missing []int) bool {
+	living := map[int]bool{}
+	for _, member := range m.state.Plan.Nodes {
+		if m.state.Gone[member.Node] == member.Incarnation {
+			continue
+		}
+		for unit := range events.Each(m.state.Plan.UnitsOf(member.Node)) {
+			living[unit] = true
+		}
+	}
+	return slices.ContainsFunc(missing, func(unit int) bool { return !living[unit] })
+}
+
+// nobodyLeft says how training goes on where all have ended.
+func (m *Machine) nobodyLeft() string {
+	switch {
+	case m.state.Anew != "":
+		return "no node is left: training begins anew once nodes join"
+	case m.begins():
+		return "no node is left, and no step was made: training begins once nodes join"
+	case m.state.Plan != nil && m.allEnded():
+		return "no node is left: who held the state has ended. Training goes on from a snapshot, if there is one, once nodes join; if there is " +
+			"none, its state is gone. " + beginAnew
+	}
+	return "no node is left"
+}

@@ -1,0 +1,97 @@
+package machine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// stopped is a cluster that a user stopped after step 7, of which a snapshot is complete.
+func stopped(t *testing.T) *world {
+	w := newEmptyWorld(t, 2, 0)
+	w.tiers, w.step = true, 0
+	w.begin(2)
+	w.step = 5
+	w.hear(events.StopRequested, "/user", "opticks", &events.StopRequest{Reason: "the rack is moved"})
+	w.run()
+	w.hear(events.SnapshotCompleted, "/restorer", "disk",
+		&events.CompleteSnapshot{Tier: "disk", Step: 7, Plan: w.machine.state.PlanDigest})
+	w.run()
+	if w.machine.state.Stop == nil {
+		t.Fatalf("it is not stopped: %v", w.saidKinds())
+	}
+	return w
+}
+
+// The log forgets what is older than three days, and a job may stand for a holiday.
+func TestThatTrainingHasStoppedIsToldAgainEachDayUntilItGoesOn(t *testing.T) {
+	w := stopped(t)
+	at := w.now
+	for range 7 * 2 {
+		w.now = w.now.Add(12 * time.Hour)
+		w.restart()
+		w.tick(time.Second)
+	}
+	var told []events.Event
+	for _, event := range w.said {
+		if event.Kind == events.TrainingStopped {
+			told = append(told, event)
+		}
+	}
+	if len(told) != 1+7 {
+		t.Fatalf("in a week it is told %d times", len(told))
+	}
+	if last := told[len(told)-1]; !last.Time.Equal(at) || must[events.JobStop](t, last) != must[events.JobStop](t, told[0]) {
+		t.Errorf("it is told of %v, %s, expected of %v", last.Time, last.Data, at)
+	}
+	w.join("n1")
+	w.run()
+	w.now = w.now.Add(48 * time.Hour)
+	before := len(w.said)
+	w.tick(time.Second)
+	for _, event := range w.said[before:] {
+		if event.Kind == events.TrainingStopped {
+			t.Error("it is told while a node waits for a place")
+		}
+	}
+}
+
+func TestAStoppedJobBeginsAnewWhereAUserAsksForIt(t *testing.T) {
+	w := stopped(t)
+	w.step = 0
+	w.reads = map[string][]events.Snapshot{"n1": {{Step: 7, Plan: w.machine.state.PlanDigest, ConsumedSamples: 84, Units: []events.Range{{End: 3}}}}}
+	if refused := w.reset(); refused != "" {
+		t.Fatal(refused)
+	}
+	w.join("n1")
+	w.join("n2")
+	w.run()
+	w.tick(5 * time.Second)
+	w.first(2, "n1 n2")
+}
+
+func TestAJobThatWasStoppedTrainsAsLongAsTheFirstWhoJoinsSays(t *testing.T) {
+	for _, test := range []struct {
+		steps, want uint64
+		words       string
+	}{{200, 200, ""}, {7, 0, ""}, {200, 0, "another job"}} {
+		w := stopped(t)
+		w.reads = map[string][]events.Snapshot{
+			"n1": {{Step: 7, Plan: w.machine.state.PlanDigest, ConsumedSamples: 84, Units: []events.Range{{End: 3}}}},
+		}
+		w.machine.state.Job.Steps = 100
+		w.steps, w.words, w.step = test.steps, test.words, 0
+		w.join("n1")
+		w.join("n2")
+		w.run()
+		w.tick(5 * time.Second)
+		plans := w.plans()
+		if last := plans[len(plans)-1]; test.want > 0 && (last.Generation != 2 || last.ResumeStep != 7 || w.machine.state.Job.Steps != test.want) {
+			t.Errorf("%d steps: generation %d from step %d, to step %d", test.steps, last.Generation, last.ResumeStep, w.machine.state.Job.Steps)
+		}
+		if refused := len(w.refusals("n1")); test.want == 0 && (len(plans) != 1 || refused == 0 || w.machine.state.Job.Steps != 100) {
+			t.Errorf("%d steps of %q: %d plans, %d refusals", test.steps, test.words, len(plans), refused)
+		}
+	}
+}
