@@ -26,6 +26,7 @@ var handlers = events.Handlers[*Machine]{
 	events.LinkRestored:      events.Handling((*Machine).linkRestored),
 	events.TrainingCompleted: events.Handling((*Machine).completed),
 	events.TrainingStopped:   events.Handling((*Machine).stopped),
+	events.TrainingReset:     events.Handling((*Machine).begunAnew),
 }
 
 // Hears returns the kinds that the machine handles.
@@ -119,8 +120,17 @@ func (m *Machine) completed(events.Event, events.JobEnd) []events.Event {
 }
 
 // stopped misses nobody who took part until training was stopped: all end. Later joiners are watched.
-func (m *Machine) stopped(events.Event, events.JobStop) []events.Event {
-	m.unwatch()
+func (m *Machine) stopped(_ events.Event, stop events.JobStop) []events.Event {
+	if stop.Generation > m.state.Halted { // else it is told again, and who joined since is watched
+		m.state.Halted = stop.Generation
+		m.unwatch()
+	}
+	return nil
+}
+
+// begunAnew watches those who join from here on: training begins anew, and who took part until then has ended, or waits for a place.
+func (m *Machine) begunAnew(events.Event, events.JobReset) []events.Event {
+	m.state.Completed = false
 	return nil
 }
 

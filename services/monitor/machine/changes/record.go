@@ -90,11 +90,14 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.PlanActivated:       taker((*Record).activate),
 	events.TrainingCompleted:   (*Record).complete,
 	events.TrainingStopped:     (*Record).asked,
+	events.TrainingReset:       (*Record).reset,
 	events.StopRequested:       (*Record).asked,
 	events.StopRefused:         (*Record).asked,
 	events.ReleaseRequested:    (*Record).asked,
 	events.ReleaseRefused:      (*Record).asked,
 	events.StepReleased:        taker((*Record).release),
+	events.ResetRequested:      (*Record).asked,
+	events.ResetRefused:        (*Record).asked,
 	events.SnapshotRequested:   begun,
 	events.ClusterHeld:         taker((*Record).held),
 	events.MembershipRefused:   taker((*Record).refused),
@@ -165,6 +168,14 @@ func (r *Record) Plan(generation uint64) *events.Plan {
 func (r *Record) End() *End { return r.end }
 
 func (r *Record) complete(event events.Event) { r.end = EndOf(event) }
+
+// reset forgets that the job had ended, and why the cluster held: training begins anew.
+func (r *Record) reset(events.Event) {
+	r.end = nil
+	if next := r.generations[r.committed+1]; next != nil {
+		next.hold = nil
+	}
+}
 
 // Committed returns the last generation that was.
 func (r *Record) Committed() uint64 { return r.committed }

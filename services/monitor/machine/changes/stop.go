@@ -10,7 +10,7 @@ import (
 // Stop is that of a job which may go on another time.
 type Stop struct {
 	events.JobStop
-	At time.Time `json:"at"` // by the log's clock
+	At time.Time `json:"at"` // as the negotiator says, which tells of it again later: by the log's clock
 }
 
 // StopOf reads the event that tells it; nil where it is none.
@@ -22,7 +22,7 @@ func StopOf(event events.Event) *Stop {
 	if err != nil {
 		return nil
 	}
-	return &Stop{stop, event.Logged}
+	return &Stop{stop, event.Time}
 }
 
 // String tells it as a person would, and how training goes on.

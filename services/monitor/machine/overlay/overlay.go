@@ -16,9 +16,10 @@ import (
 // Overlay takes a log, and knows who is there now, where, and how good the links are.
 type Overlay struct {
 	plan     *events.Plan
-	planned  time.Time     // when the plan was committed
-	end      *changes.End  // of the job; nil: it goes on
-	stop     *changes.Stop // since the last commit; nil: training was not stopped
+	planned  time.Time        // when the plan was committed
+	end      *changes.End     // of the job; nil: it goes on
+	stop     *changes.Stop    // since the last commit; nil: training was not stopped
+	reset    *events.JobReset // since the last commit; nil: nobody had training begin anew
 	devices  map[string]events.Device
 	stepless bool   // as in Stepless
 	steps    uint64 // of the job; zero: not known, or it has no end
@@ -45,7 +46,7 @@ var (
 	NodeKinds = []events.Kind{
 		events.JoinRequested, events.LeaveRequested, events.MembershipRefused, events.NodeSuspected, events.NodeCleared,
 		events.StepDelayed, events.JoinDelayed,
-		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.TrainingStopped, events.PlanMeasured,
+		events.NodeLost, events.NodeExited, events.TrainingCompleted, events.TrainingStopped, events.TrainingReset, events.PlanMeasured,
 	}
 	LinkKinds = []events.Kind{
 		events.LinkMeasured, events.LinkLost, events.LinkRestored, events.ConnectRequested, events.DisconnectRequested,
@@ -68,6 +69,8 @@ func (o *Overlay) Take(event events.Event) {
 		o.end = changes.EndOf(event)
 	case event.Kind == events.TrainingStopped:
 		o.halt(changes.StopOf(event))
+	case event.Kind == events.TrainingReset:
+		o.beginAnew(event)
 	case event.Kind == events.PlanMeasured:
 		o.pace(event)
 	case event.Kind == events.StepDelayed:
@@ -87,7 +90,7 @@ func (o *Overlay) Take(event events.Event) {
 // commit follows a plan. Of nodes that went and are not in it, nothing needs to be known any more.
 func (o *Overlay) commit(plan events.Plan, at time.Time) {
 	o.remember(&plan)
-	o.plan, o.planned, o.stop = &plan, at, nil
+	o.plan, o.planned, o.stop, o.reset = &plan, at, nil, nil
 	clear(o.paces)
 	o.forgetDelays()
 	members := map[string]bool{}
@@ -121,12 +124,26 @@ func (o *Overlay) Has(node string) bool {
 
 // halt takes that training has stopped, if it was under the plan in force. Nobody who took part is missed.
 func (o *Overlay) halt(stop *changes.Stop) {
-	if stop == nil || o.plan == nil || stop.Generation != o.plan.Generation {
+	if stop == nil || o.plan == nil || stop.Generation != o.plan.Generation || o.stop != nil {
 		return
 	}
 	o.stop = stop
 	clear(o.told)
 }
+
+// beginAnew takes that what was trained under the plan in force is given up.
+func (o *Overlay) beginAnew(event events.Event) {
+	reset, err := events.Open[events.JobReset](event)
+	if err != nil || o.plan == nil || reset.Generation != o.plan.Generation {
+		o.end = nil
+		return
+	}
+	o.reset, o.end, o.stop = &reset, nil, nil
+	maps.DeleteFunc(o.told, func(_ string, told *told) bool { return told.gone || told.leaving })
+}
+
+// Reset returns that of training, since the last commit; nil where what was trained counts.
+func (o *Overlay) Reset() *events.JobReset { return o.reset }
 
 // Stop returns that of training, since the last commit; nil where it was not stopped.
 func (o *Overlay) Stop() *changes.Stop { return o.stop }

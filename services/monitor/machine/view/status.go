@@ -77,6 +77,11 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 	if end := v.overlay.End(); end != nil {
 		return Idle, "the job is complete: " + end.String()
 	}
+	if reset := v.overlay.Reset(); reset != nil {
+		if _, under := v.underWay(); !under {
+			return Idle, "training begins anew once nodes join, as somebody asked: " + reset.Reason
+		}
+	}
 	stop := v.overlay.Stop()
 	if _, under := v.underWay(); stop != nil && !under {
 		return Idle, stop.String()
