@@ -35,8 +35,7 @@ func (w waiting) due() bool {
 	return w.times > 0 && time.Since(w.told) >= remindEvery*time.Duration(min(3*w.times, 6))-remindEvery/2
 }
 
-// anotherCluster works whatever runs already: port 0 is a free one.
-const anotherCluster = "a new job begins in another cluster: reknit up --cluster OTHER --dir OTHER-data --port 0 says how trainers join it"
+const beginAnew = "to begin anew at the first step: reknit cluster reset"
 
 // remedy is what somebody can do about it.
 func (w waiting) remedy() string {
@@ -44,10 +43,10 @@ func (w waiting) remedy() string {
 	case len(w.Awaits) == 0:
 		return "" // the reason says what is missing
 	case w.finished != "":
-		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + anotherCluster
+		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + beginAnew
 	}
 	return "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE, of reknit trainer REKNIT_TRAINER_NODE), " +
-		"with the state or the snapshots they have; where there are none any more, " + anotherCluster
+		"with the state or the snapshots they have; where there are none any more, " + beginAnew
 }
 
 // remind tells who reads the log why a trainer stands still.

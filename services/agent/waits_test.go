@@ -105,7 +105,7 @@ func TestAJobThatWasFinishedIsNamedWhereItsNodesAreWaitedFor(t *testing.T) {
 	h.ends()
 	h.hold("n8", "n9")
 	log.expect(t, 2, "this cluster's job was finished: n9 had completed its last step; "+
-		"a new job begins in another cluster: reknit up --cluster OTHER --dir OTHER-data --port 0")
+		"to begin anew at the first step: reknit cluster reset")
 }
 
 func TestWhoLeftAndEndedHadCompletedNothing(t *testing.T) {

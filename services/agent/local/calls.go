@@ -112,12 +112,12 @@ func failureOf(err error) failure {
 		return failure{http.StatusGone, err.Error(), "end: the model is trained"}
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
-			"join with what it expects; a cluster trains one job, another one needs another REKNIT_CLUSTER: " +
-				"reknit up --cluster OTHER --dir OTHER-data --port 0 says how"}
+			"start it with what is expected; to train another job here, end the others and run reknit cluster reset; beside it: " +
+				"reknit up --cluster OTHER --dir OTHER-data --port 0"}
 	case errors.Is(err, agent.ErrNoValue):
 		return failure{http.StatusNotFound, err.Error(), "ask with wait=SECONDS, or set it first"}
 	}
-	return failure{http.StatusServiceUnavailable, err.Error(), "end, or join again"}
+	return failure{http.StatusServiceUnavailable, err.Error(), "mend what it names, and start the script again"}
 }
 
 // inSession finds the trainer that a call names; without says the status of a call that names none.

@@ -58,7 +58,7 @@ func TestWhoTrainsAnotherJobIsToldWhatToDoAboutIt(t *testing.T) {
 	r.refuse(c.member, true)
 	var failed failure
 	c.expect(http.StatusServiceUnavailable, &failed, "POST", "/v1/next", `{}`)
-	if !strings.Contains(failed.What, "it is") || !strings.Contains(failed.Fix, "another REKNIT_CLUSTER") {
+	if !strings.Contains(failed.What, "it is") || !strings.Contains(failed.Fix, "reknit cluster reset") {
 		t.Errorf("its call is answered with %+v", failed)
 	}
 }

@@ -252,7 +252,7 @@ func (m *Machine) tell() {
 	opening := m.negotiation.opening.payload
 	snapshots := m.readsSnapshots(opening)
 	switch {
-	case m.plan != nil || opening.Generation == 1:
+	case m.plan != nil || begins(opening):
 		m.ask(Tell{Task: m.task(), Snapshots: snapshots}, "it tells what it holds")
 	case m.mayClaim():
 		m.ask(Tell{Task: m.task(), Claims: true, Snapshots: snapshots}, "it digests what it claims")
@@ -262,6 +262,9 @@ func (m *Machine) tell() {
 		m.consent(events.Consent{Accepted: true})
 	}
 }
+
+// begins reports whether training begins at its first step, which every newcomer can make.
+func begins(opening events.Opening) bool { return opening.Generation == 1 || opening.Begins }
 
 // mayClaim reports whether the trainer's state is of an incarnation that was given up.
 func (m *Machine) mayClaim() bool { return m.plan == nil && m.claimable > 0 }
@@ -274,7 +277,7 @@ func (m *Machine) told(result Told) {
 	}
 	consent := events.Consent{Accepted: true, Snapshots: result.Snapshots}
 	switch {
-	case m.plan != nil || m.negotiation.opening.payload.Generation == 1:
+	case m.plan != nil || begins(m.negotiation.opening.payload):
 		consent.Holdings = result.Holdings
 	case m.mayClaim() && len(result.Claims) > 0:
 		consent.Claims, consent.Trained = result.Claims, m.claimable

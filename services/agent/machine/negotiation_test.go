@@ -22,6 +22,16 @@ func TestANewcomerThatNeverTrainedHoldsNothing(t *testing.T) {
 	n.expect("say negotiation.consented g4 true at 0: 0 holdings")
 }
 
+func TestWhereTrainingBeginsAnewANewcomerSaysWhatItCanMake(t *testing.T) {
+	n := newNode(t)
+	n.holds = []events.Holding{{Units: events.Range{End: 2}, Steps: []uint64{0}}}
+	n.stands(0)
+	begins := opening("g4", 4, true, "n1")
+	begins.Begins = true
+	n.hears(events.NegotiationOpened, begins)
+	n.expect("tell holdings", "say negotiation.consented g4 true at 0: 1 holdings")
+}
+
 func TestANodeThatAbandonsItsStepSaysAtTheBoundaryWhatItHolds(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.holds = []events.Holding{{Units: events.Range{End: 2}, Steps: []uint64{15, 14}}}

@@ -248,7 +248,7 @@ class Worker:
 
     def holdings(self, opening):
         trainer, units = self.trainer, {"first": 0, "end": len(self.trainer.model.units)}
-        if opening["generation"] == 1:
+        if opening["generation"] == 1 or opening.get("begins"):
             return {"holdings": [{"units": units, "steps": [0]}]}
         if trainer.world and self.hold:
             return {"holdings": [{"units": units, "steps": [trainer.done + 1] * trainer.ready() + [trainer.done]}]}
