@@ -35,5 +35,5 @@ func scriptOf(command []string) string {
 // otherScript tells what another job is to who knows his script, and no digest.
 func (s *standIn) otherScript(refused error) error {
 	return fmt.Errorf("the cluster trains another script than %q, or one that joins by itself; start the same at all nodes, "+
-		"or give this one another REKNIT_CLUSTER (reknit up --cluster OTHER --dir OTHER-data --port 0 says how): %w", s.script, refused)
+		"or train this one in another cluster (reknit up --cluster OTHER --dir OTHER-data --port 0): %w", s.script, refused)
 }

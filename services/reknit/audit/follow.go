@@ -22,6 +22,7 @@ var Kinds = []events.Kind{
 	events.Aborted, events.ClusterHeld, events.TrainingCompleted, events.TrainingStopped, events.ReplicaDiverged, events.EventRefused,
 	events.LeaseTaken, events.LogAccepted, events.ReleaseRequested, events.StepReleased, events.ReleaseRefused,
 	events.StopRequested, events.StopRefused,
+	events.ResetRequested, events.ResetRefused, events.TrainingReset,
 }
 
 const (

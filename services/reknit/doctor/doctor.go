@@ -19,7 +19,6 @@ import (
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/agentd"
 	"github.com/reknit/reknit/services/reknit/connect"
-	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/service"
@@ -131,7 +130,7 @@ func (d *doctor) examine(ctx context.Context) {
 // unlessComplete makes a check that needs other nodes, where the job goes on: of a complete one nobody needs to be there.
 func unlessComplete(d *doctor, check func(context.Context) []Finding) func(context.Context) []Finding {
 	return func(ctx context.Context) []Finding {
-		end, err := history.End(ctx, d.bus)
+		end, err := connect.End(ctx, d.bus)
 		if err != nil || end == nil {
 			return check(ctx)
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/connect"
-	"github.com/reknit/reknit/services/reknit/history"
 )
 
 // takeOut is what ends it that two copies differ.
@@ -18,7 +17,7 @@ const takeOut = "look for errors of memory in the logs of these machines, and st
 
 // replicas looks for copies that differ, of which nobody can tell which is right. Where somebody could, they were mended.
 func (d *doctor) replicas(ctx context.Context) (all []Finding) {
-	end, err := history.End(ctx, d.bus)
+	end, err := connect.End(ctx, d.bus)
 	switch {
 	case err != nil:
 		return found(wrong, "see whether this user may read the log", "%v", err)

@@ -23,7 +23,7 @@ func (d *doctor) training(ctx context.Context) []Finding {
 	}
 	change := last[len(last)-1]
 	todo := "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for. " +
-		"Where nobody has what is missing, and no snapshot was kept, only a new cluster helps: reknit up --cluster OTHER"
+		"Where nobody has what is missing, and no snapshot was kept, it can only begin anew: reknit cluster reset"
 	if change.Held.Step != nil {
 		todo = "see in their logs what ended these trainers, mend it, and run: reknit step retry; " +
 			"or have the samples passed over: reknit step skip"

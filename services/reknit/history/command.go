@@ -110,7 +110,7 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 		return nil
 	}
 	list(w, all)
-	end, err := End(ctx, b)
+	end, err := connect.End(ctx, b)
 	if end != nil {
 		fmt.Fprintf(w, "The job is complete since %s: %v.\n", clock(end.At), end)
 	}

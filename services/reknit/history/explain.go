@@ -81,7 +81,7 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 	if why.Plan, err = planOf(ctx, b, "*"); err != nil {
 		return why, err
 	}
-	if why.End, err = End(ctx, b); err != nil {
+	if why.End, err = connect.End(ctx, b); err != nil {
 		return why, err
 	}
 	if why.Delay, err = delayOf(ctx, b, why.Plan); err != nil {

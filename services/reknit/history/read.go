@@ -39,15 +39,6 @@ func Last(ctx context.Context, b *bus.Bus, most int) ([]changes.Change, error) {
 	return read(ctx, b, spanOf(all, from, 0), from)
 }
 
-// End returns that of the cluster's job; nil where it goes on, as far as the log holds.
-func End(ctx context.Context, b *bus.Bus) (*changes.End, error) {
-	last, found, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(b.Cluster(), events.TrainingCompleted, b.Cluster()))
-	if err != nil || !found {
-		return nil, err
-	}
-	return changes.EndOf(last), nil
-}
-
 // Of returns the change that led to a generation.
 func Of(ctx context.Context, b *bus.Bus, generation uint64) (changes.Change, error) {
 	all, err := commits(ctx, b)

@@ -256,7 +256,10 @@ func aside(event events.Event) string {
 		if stop := changes.StopOf(event); stop != nil {
 			return "training has " + stop.String()
 		}
-	case events.StopRequested, events.StopRefused, events.ReleaseRequested, events.ReleaseRefused:
+	case events.TrainingReset:
+		return "training begins anew: " + reasonOf(event)
+	case events.StopRequested, events.StopRefused, events.ResetRequested, events.ResetRefused,
+		events.ReleaseRequested, events.ReleaseRefused:
 		return reasonOf(event)
 	case events.StepReleased:
 		if release, err := events.Open[events.Release](event); err == nil {

@@ -49,6 +49,7 @@ type Overview struct {
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
 	Stop       *changes.Stop   `json:"stop,omitempty"`   // of training, which may go on from its snapshot; left out while it does
+	Reset      string          `json:"reset,omitempty"`  // why what was trained was given up; empty: it counts
 	Change     *changes.Change `json:"change,omitempty"` // under way, or the last that came to something
 	// Refused is what somebody was refused lately, of whom nothing newer is known.
 	Refused  *changes.Refusal `json:"refused,omitempty"`
@@ -94,6 +95,9 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	o.takePlan(known)
 	o.Stepless, o.Snapshots = known.Stepless(), known.Snapshots()
 	o.End, o.Stop = known.End(), known.Stop()
+	if reset := known.Reset(); reset != nil {
+		o.Reset = reset.Reason
+	}
 	nodes := known.Nodes(heard)
 	for _, node := range nodes {
 		o.takeNode(node)
@@ -104,6 +108,8 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 		o.Step, o.StepTime = o.End.Step, 0
 	case o.Stop != nil:
 		o.Step, o.StepTime, o.Alone = o.Stop.Step, 0, 0
+	case o.Reset != "":
+		o.Step, o.StepTime, o.Alone, o.Problems = 0, 0, 0, nil
 	default:
 		o.Delayed = known.Delays(nodes)
 		steps, left := known.Course(o.Step, o.StepTime)
@@ -129,7 +135,7 @@ func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) 
 
 // isDeserted reports whether nobody trains any more, and some ended otherwise than by the end of the training.
 func (o *Overview) isDeserted() bool {
-	return o.Generation > 0 && o.End == nil && o.Stop == nil && o.Heard == 0 &&
+	return o.Generation > 0 && o.End == nil && o.Stop == nil && o.Reset == "" && o.Heard == 0 &&
 		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
 }
 
@@ -252,8 +258,8 @@ func (o *Overview) judge() {
 			o.Problems = append(o.Problems,
 				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
 		}
-		o.Problems = append(o.Problems, "nobody trains any more: to go on from snapshots, start the trainers again by the names "+
-			"they had; to begin anew: reknit up --cluster OTHER --dir OTHER-data --port 0, which says how trainers join it")
+		o.Problems = append(o.Problems, "nobody trains any more: with snapshots it goes on once the trainers are started again by "+
+			"the names they had; without, the state of those that ended is gone. To begin anew at the first step: reknit cluster reset")
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
 	case o.Generation == 0:
@@ -275,6 +281,8 @@ func (o Overview) tell(w io.Writer) {
 		fmt.Fprintf(table, "job\tcomplete since %s: %s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End)
 	case o.Stop != nil:
 		fmt.Fprintf(table, "training\t%s\n", o.Stop)
+	case o.Reset != "":
+		fmt.Fprintf(table, "training\tbegins anew once nodes join, as somebody asked: %s\n", o.Reset)
 	case o.isDeserted() && o.Step > 0:
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():
@@ -330,49 +338,6 @@ func listed(w io.Writer, what string, nodes []string) {
 	if more := len(nodes) - mostNamed; more > 0 {
 		fmt.Fprintf(w, "\t%d more: reknit nodes\n", more)
 	}
-}
-
-func (o Overview) course() string {
-	return overlay.SaysCourse(o.Step, o.Steps, time.Duration(o.Left*float64(time.Second)))
-}
-
-func (o Overview) pace() string {
-	pace := tell.Seconds(o.StepTime) + " a step"
-	switch p := o.Prediction; {
-	case p != nil:
-		pace += ", " + tell.Seconds(o.Predicted) + " predicted: " + o.compared(*p)
-		if p.Why != "" {
-			pace += " (" + p.Why + ")"
-		}
-	case o.Predicted > 0:
-		pace += fmt.Sprintf(", %s predicted", tell.Seconds(o.Predicted))
-	case o.Guessed:
-		pace += ", not predicted: what layers take was not known"
-	}
-	if o.Diverged > 0 {
-		pace = fmt.Sprintf("loss not finite since step %d, %s", o.Diverged, pace)
-	} else if o.Loss > 0 {
-		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
-	}
-	return pace
-}
-
-// otherPace is by how much a step takes more or less than those that were measured, and is no scatter: one step of one node is seen.
-const otherPace = 1.5
-
-// compared says how a predicted step compares with those measured, and whether steps became others since.
-func (o Overview) compared(p overlay.Prediction) string {
-	than, since := "less", ""
-	if p.PredictedSeconds > p.MeasuredSeconds {
-		than = "more"
-	}
-	switch {
-	case o.StepTime > otherPace*p.MeasuredSeconds:
-		since = " before steps became slower"
-	case o.StepTime > 0 && o.StepTime < p.MeasuredSeconds/otherPace:
-		since = " before steps became faster"
-	}
-	return fmt.Sprintf("%.0f %% %s than the %s measured%s", 100*p.Error, than, tell.Seconds(p.MeasuredSeconds), since)
 }
 
 // stands says how far a change is. The first step under a plan is not awaited where nobody knows of steps.

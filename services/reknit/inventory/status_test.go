@@ -294,7 +294,7 @@ func TestAJobWhoseNodesWereStoppedSaysHowEachEndedAndWhatToDo(t *testing.T) {
 	for _, says := range []string{`training +stopped at step 40: no node is heard`, `change +to generation \d: no node is left; it is pending\n`,
 		`n1 is lost: its trainer is gone: signal: terminated, 0\.\d s after it asked to leave; `,
 		"n2 is silent: it asked to leave, and was refused: it is needed; ", "n3 is lost: nobody answers at the hub; ",
-		"nobody trains any more: to go on from snapshots, start the trainers again"} {
+		"nobody trains any more: with snapshots it goes on once the trainers are started again.* reknit cluster reset"} {
 		if told := printed + err.Error(); !regexp.MustCompile(says).MatchString(told) {
 			t.Errorf("expected %q in\n%s", says, told)
 		}
@@ -398,5 +398,20 @@ func TestARefusalOfLongAgoIsToldNoMore(t *testing.T) {
 		if (o.Refused != nil) != told {
 			t.Errorf("a refusal of %v ago: %+v", ago, o.Refused)
 		}
+	}
+}
+
+func TestAJobThatIsToBeginAnewWaitsForNodesAndIsNoProblem(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		s.say(events.NodeLost, "/monitor", node, &events.NodeState{Node: node, Incarnation: "i", Reason: "interrupted", Step: 40})
+	}
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "its state is gone"})
+	s.say(events.TrainingReset, "/negotiator", "c", &events.JobReset{Generation: 1, Reason: "a wrong setting"})
+	printed, err := s.run(Status())
+	if err != nil || !strings.Contains(printed, "begins anew once nodes join, as somebody asked: a wrong setting") {
+		t.Errorf("%v in\n%s", err, printed)
 	}
 }

@@ -72,12 +72,11 @@ func (q *Question) takeLiving(ctx context.Context, b *bus.Bus) error {
 	if err != nil {
 		return err
 	}
-	_, isComplete, err := b.LastEvent(ctx, events.EventStream,
-		events.EventSubject(b.Cluster(), events.TrainingCompleted, b.Cluster()))
+	end, err := connect.End(ctx, b)
 	if err != nil {
 		return err
 	}
-	if isComplete {
+	if end != nil {
 		q.Assumed = append(q.Assumed, "the job is complete, and nothing is left to plan")
 	}
 	var silent []string

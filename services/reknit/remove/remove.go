@@ -36,7 +36,7 @@ type options struct {
 	yes, force bool
 }
 
-// Command is `reknit cluster`, which has one command.
+// Command is `reknit cluster` with the one that removes one.
 func Command() *cobra.Command {
 	var o options
 	remove := tell.Command(&cobra.Command{
@@ -50,7 +50,7 @@ func Command() *cobra.Command {
 	remove.Flags().BoolVar(&o.yes, "yes", false, "remove it without asking, if its job is complete or it never had a plan")
 	remove.Flags().BoolVar(&o.force, "force", false, "remove it without asking, though nodes that are cut off may train on")
 	command := tell.Command(&cobra.Command{
-		Use: "cluster", Short: "remove a cluster that is done",
+		Use: "cluster", Short: "begin a job anew, or remove a cluster that is done",
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	})
 	command.AddCommand(remove)
@@ -138,15 +138,27 @@ func isOver(ctx context.Context, js jetstream.JetStream, name string, there []*j
 	}
 	stream, err := js.Stream(ctx, log)
 	if err == nil {
-		_, err = stream.GetLastMsgForSubject(ctx, events.EventSubject(name, events.TrainingCompleted, name))
+		return isComplete(ctx, stream, name)
 	}
-	switch {
-	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
-	case err != nil:
-		return false, fmt.Errorf("stream %s: %w", log, err)
 	}
-	return true, nil
+	return false, fmt.Errorf("stream %s: %w", log, err)
+}
+
+// isComplete reports whether the job is, and nobody had training begin anew since.
+func isComplete(ctx context.Context, stream jetstream.Stream, name string) (bool, error) {
+	var last [2]uint64
+	for i, kind := range []events.Kind{events.TrainingReset, events.TrainingCompleted} {
+		message, err := stream.GetLastMsgForSubject(ctx, events.EventSubject(name, kind, name))
+		switch {
+		case err == nil:
+			last[i] = message.Sequence
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			return false, fmt.Errorf("%s of %s: %w", kind, name, err)
+		}
+	}
+	return last[1] > last[0], nil
 }
 
 // streams returns what a cluster has: its streams, and those under its buckets.

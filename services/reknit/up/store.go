@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/embedded"
 )
 
@@ -37,8 +38,8 @@ func open(config embedded.Config, server *embedded.Server, out io.Writer) (*stor
 	return &store{config: config, server: server, disk: disk, out: out}, err
 }
 
-// once prints what a server warns of, such as a store that is torn: the same words once in a minute.
-func once(out io.Writer) func(string) {
+// once prints what others say, such as that a store is torn: the same words once in a minute.
+func once(out io.Writer, begins string) func(string) {
 	var mutex sync.Mutex
 	said := map[string]time.Time{}
 	return func(warning string) {
@@ -47,7 +48,7 @@ func once(out io.Writer) func(string) {
 		if now := time.Now(); now.Sub(said[warning]) >= time.Minute {
 			maps.DeleteFunc(said, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
 			said[warning] = now
-			fmt.Fprintf(out, "NATS warns: %s\n", warning)
+			fmt.Fprintf(out, "%s%s\n", begins, tell.Line(warning))
 		}
 	}
 }

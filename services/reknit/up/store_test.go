@@ -158,7 +158,7 @@ func TestAStoreThatIsTornIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told strings.Builder
-	config.Warns = once(&told)
+	config.Warns = once(&told, "NATS warns: ")
 	if server, err = embedded.Start(config); err != nil {
 		t.Fatal(err)
 	}

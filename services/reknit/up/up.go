@@ -71,7 +71,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	config := o.config()
-	config.Warns = once(out)
+	config.Warns = once(out, "NATS warns: ")
 	server, err := o.serve(config)
 	if err != nil {
 		return err
@@ -82,6 +82,11 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer func() { store.close() }()
+	unheard, err := tellHolds(server.URL(), o.cluster, once(out, ""))
+	if err != nil {
+		return err
+	}
+	defer unheard()
 	page, err := processes.PageAddress(o.page) // behind NATS, whose port it must not find free
 	if err != nil {
 		return err

@@ -30,6 +30,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/policies"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/remove"
+	"github.com/reknit/reknit/services/reknit/reset"
 	"github.com/reknit/reknit/services/reknit/step"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/services/reknit/up"
@@ -112,7 +113,9 @@ func root() *cobra.Command {
 		inventory.Status(), history.WatchCommand(), history.ExplainCommand(), history.Command(), plan.Command(),
 		inventory.Nodes(), inventory.Links(), policies.Command(), audit.Command(), doctor.Command(), version.Command(),
 	)
-	group(root, "Change it:", drain.Command(), drain.StopCommand(), remove.Command(), step.Command(), accept.Command())
+	cluster := remove.Command()
+	cluster.AddCommand(reset.Command())
+	group(root, "Change it:", drain.Command(), drain.StopCommand(), cluster, step.Command(), accept.Command())
 	group(root, "Run a cluster, or a part of one:",
 		dev.Command(), up.Command(), provision.Command(),
 		part("agent", "run a trainer in any language, or serve some that run here", agentd.Main, "run", "serve", "help"),

@@ -1,0 +1,52 @@
+package inventory
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
+	"github.com/reknit/reknit/services/reknit/tell"
+)
+
+func (o Overview) course() string {
+	return overlay.SaysCourse(o.Step, o.Steps, time.Duration(o.Left*float64(time.Second)))
+}
+
+func (o Overview) pace() string {
+	pace := tell.Seconds(o.StepTime) + " a step"
+	switch p := o.Prediction; {
+	case p != nil:
+		pace += ", " + tell.Seconds(o.Predicted) + " predicted: " + o.compared(*p)
+		if p.Why != "" {
+			pace += " (" + p.Why + ")"
+		}
+	case o.Predicted > 0:
+		pace += fmt.Sprintf(", %s predicted", tell.Seconds(o.Predicted))
+	case o.Guessed:
+		pace += ", not predicted: what layers take was not known"
+	}
+	if o.Diverged > 0 {
+		pace = fmt.Sprintf("loss not finite since step %d, %s", o.Diverged, pace)
+	} else if o.Loss > 0 {
+		pace = fmt.Sprintf("loss %.4g, %s", o.Loss, pace)
+	}
+	return pace
+}
+
+// otherPace is by how much a step takes more or less than those that were measured, and is no scatter: one step of one node is seen.
+const otherPace = 1.5
+
+// compared says how a predicted step compares with those measured, and whether steps became others since.
+func (o Overview) compared(p overlay.Prediction) string {
+	than, since := "less", ""
+	if p.PredictedSeconds > p.MeasuredSeconds {
+		than = "more"
+	}
+	switch {
+	case o.StepTime > otherPace*p.MeasuredSeconds:
+		since = " before steps became slower"
+	case o.StepTime > 0 && o.StepTime < p.MeasuredSeconds/otherPace:
+		since = " before steps became faster"
+	}
+	return fmt.Sprintf("%.0f %% %s than the %s measured%s", 100*p.Error, than, tell.Seconds(p.MeasuredSeconds), since)
+}

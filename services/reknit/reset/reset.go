@@ -1,0 +1,143 @@
+// Package reset has a job begin anew whose state is gone, is complete, or is not wanted any more.
+package reset
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
+	"github.com/reknit/reknit/services/reknit/connect"
+	"github.com/reknit/reknit/services/reknit/history"
+	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
+)
+
+const help = `Gives up what a cluster has trained, and has training begin at its first step: of the job that the first node to join brings, the same or
+another. It says what is given up and asks before. Nobody may train: while members live it is refused. Nodes that wait for a place begin at once.
+The log and its history stay, and the next plan is of the next generation. Snapshots stay where they are, and none of them counts any more, unless
+--from-snapshot is given: then training goes on from the newest that the nodes can read, to as many steps as their scripts say now.
+
+Exit status: 0 training begins anew; 1 somebody trains, or nothing was given up; 2 and 4 as everywhere.`
+
+// options are the flags.
+type options struct {
+	live      connect.Flags
+	yes       bool
+	snapshots bool
+	reason    string
+}
+
+// Command is `reknit cluster reset`.
+func Command() *cobra.Command {
+	var o options
+	command := tell.Command(&cobra.Command{
+		Use: "reset", Short: "give up what was trained, and begin anew", Long: help, Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			asks := c.InOrStdin() != os.Stdin || term.IsTerminal(int(os.Stdin.Fd()))
+			return o.run(c.Context(), asks, c.InOrStdin(), c.OutOrStdout())
+		},
+	})
+	o.live.Add(command.Flags())
+	command.Flags().BoolVar(&o.yes, "yes", false, "give it up without asking")
+	command.Flags().BoolVar(&o.snapshots, "from-snapshot", false, "go on from the newest snapshot that the nodes can read, if there is one")
+	command.Flags().StringVar(&o.reason, "reason", "reset by a user", "that the log keeps")
+	return command
+}
+
+func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer) error {
+	b, err := o.live.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	last, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(b.Cluster(), "*"))
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return fmt.Errorf("nothing was trained in %s yet: start trainers (reknit agent run -- COMMAND)", b.Cluster())
+	}
+	plan, err := events.Open[events.Plan](last)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "Of the cluster %s all is given up that was trained%s, under generation %d, which went on from step %d on %s, and before\n",
+		b.Cluster(), o.since(), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
+	switch {
+	case o.yes:
+	case !asks:
+		return tell.UsageError{Err: errors.New("nobody is there to ask: --yes gives it up without asking")}
+	default:
+		fmt.Fprintf(out, "Type %s to give it up: ", b.Cluster())
+		if typed, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(typed) != b.Cluster() {
+			return errors.New("nothing was given up")
+		}
+	}
+	return o.ask(ctx, b, out)
+}
+
+func (o options) since() string {
+	if o.snapshots {
+		return " since its newest snapshot"
+	}
+	return ""
+}
+
+// answerTime bounds the wait for the negotiator, which decides at once.
+const answerTime = 15 * time.Second
+
+// ask says that training is to begin anew, and waits for what the negotiator says to that.
+func (o options) ask(ctx context.Context, b *bus.Bus, out io.Writer) error {
+	names, err := connect.Names(ctx, b)
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	now := time.Now()
+	user := events.Speaker{Source: "/user", Cluster: b.Cluster()}
+	request := user.First(now, now.Format(time.RFC3339Nano), events.ResetRequested, b.Cluster(), &events.ResetRequest{Reason: o.reason, Snapshots: o.snapshots})
+	waiting := &answer{request: request.ID, names: names}
+	err = history.Watch(limited, b, func(uint64) error { _, err := b.Publish(ctx, request); return err }, waiting.hear)
+	switch err = errors.Join(err, waiting.refused); {
+	case err == nil && !waiting.granted:
+		return errors.New("no negotiator answered: the request stands; reknit status says whether one works")
+	case err == nil:
+		fmt.Fprintln(out, "training begins anew: nodes that wait begin at once; for others start the scripts again")
+	}
+	return err
+}
+
+// answer is what the negotiator says to a request.
+type answer struct {
+	request string
+	names   *overlay.Names
+	granted bool
+	refused error
+}
+
+func (a *answer) hear(_ history.News, event events.Event) (enough bool) {
+	a.names.Take(event)
+	if event.Cause != a.request {
+		return false
+	}
+	switch event.Kind {
+	case events.TrainingReset:
+		a.granted = true
+	case events.ResetRefused:
+		if refusal, err := events.Open[events.ResetRefusal](event); err == nil {
+			a.refused = errors.New(a.names.Shown("nothing is given up: " + refusal.Reason))
+		}
+	}
+	return a.granted || a.refused != nil
+}

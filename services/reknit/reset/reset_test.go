@@ -1,0 +1,106 @@
+package reset
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/shared/embedded"
+)
+
+// site is a cluster c of which the test is everybody: asked to begin anew, the negotiator says an answer.
+type site struct {
+	*testing.T
+	bus *bus.Bus
+	url string
+}
+
+func newSite(t *testing.T, kind events.Kind, answer events.Payload) *site {
+	t.Helper()
+	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Shutdown)
+	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if err := b.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t, b, server.URL()}
+	_, err = b.Conn().Subscribe(events.EventSubject("c", events.ResetRequested, "c"), func(asked *nats.Msg) {
+		var request struct{ ID string }
+		if err := json.Unmarshal(asked.Data, &request); err != nil {
+			t.Error(err)
+		}
+		event := events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), request.ID, kind, "c", answer)
+		event.Cause = request.ID
+		go s.publish(event)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func (s *site) publish(event events.Event) {
+	if _, err := s.bus.Publish(s.Context(), event); err != nil {
+		s.Error(err)
+	}
+}
+
+// plan commits one, which went on from step 40.
+func (s *site) plan() {
+	plan := &events.Plan{
+		Cluster: "c", Generation: 1, Policy: "repipeline", ResumeStep: 40, Data: events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Nodes:     []events.Member{{Node: "n1", Incarnation: "i", Address: "n1:1"}},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n1", Layers: events.Range{End: 1}}}}},
+	}
+	s.publish(events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), "plan", events.PlanCommitted, "1", plan))
+}
+
+func (s *site) run(typed string, arguments ...string) (printed string, err error) {
+	var output strings.Builder
+	command := Command()
+	command.SetArgs(append(arguments, "--nats", s.url, "--cluster", "c"))
+	command.SetOut(&output)
+	command.SetIn(strings.NewReader(typed))
+	err = command.ExecuteContext(s.Context())
+	return output.String(), err
+}
+
+func TestNothingIsGivenUpUnlessTheNameOfTheClusterIsTyped(t *testing.T) {
+	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r"})
+	if _, err := s.run("c\n"); err == nil || !strings.Contains(err.Error(), "nothing was trained") {
+		t.Errorf("before the first plan: %v", err)
+	}
+	s.plan()
+	printed, err := s.run("yes\n")
+	if err == nil || err.Error() != "nothing was given up" || !strings.Contains(printed, "step 40") {
+		t.Errorf("another name: %q, %v", printed, err)
+	}
+	if _, found, _ := s.bus.LastEvent(t.Context(), events.EventStream, events.EventSubject("c", events.ResetRequested, "c")); found {
+		t.Error("it was asked for")
+	}
+	for _, given := range [][]string{{"c\n"}, {"", "--yes"}} {
+		if printed, err := s.run(given[0], given[1:]...); err != nil || !strings.Contains(printed, "training begins anew") {
+			t.Errorf("%q: %q, %v", given, printed, err)
+		}
+	}
+}
+
+func TestWhoMayNotIsToldWhy(t *testing.T) {
+	s := newSite(t, events.ResetRefused, &events.ResetRefusal{Reason: "n1, n2 may train: end them first"})
+	s.plan()
+	if _, err := s.run("", "--yes"); err == nil || err.Error() != "nothing is given up: n1, n2 may train: end them first" {
+		t.Error(err)
+	}
+}
