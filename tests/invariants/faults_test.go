@@ -170,7 +170,13 @@ var faults = map[string]fault{
 	"a node trains a step again": {forward, func(s *story) {
 		retell(s, lastOf(s, events.PlanActivated), func(a *events.Activation) { a.Step = 12 })
 	}},
-	"a join is forgotten":  {Answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.join("n9") }) }},
+	"a join is forgotten": {Answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.join("n9") }) }},
+	"training begins anew though steps were made": {begins, func(s *story) {
+		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Begins = true })
+	}},
+	"training is reset though nobody asked": {begins, func(s *story) {
+		s.say("/negotiator", events.TrainingReset, cluster, &events.JobReset{Generation: 4, Reason: "a whim"}, "")
+	}},
 	"a leave is forgotten": {Answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.wish("n1") }) }},
 	"a link is forgotten": {Answered, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Changes = opening.Changes[:1] })

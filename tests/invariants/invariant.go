@@ -30,7 +30,7 @@ var All = []Invariant{
 	gapless, Spoken, Identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
 	Ended, complete, broken, superseded, accepted, followed, verified, lost, stored, OneDigest,
-	forward, Answered, traced,
+	forward, Answered, traced, begins,
 }
 
 // Check judges the log by every invariant.

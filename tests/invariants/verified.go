@@ -43,7 +43,7 @@ func receivedAt(received []events.ReceivedUnit, row int, step uint64) bool {
 }
 
 // claims finds holdings of a row that no plan before gave to this incarnation and that was not on its way to it. Before
-// the first plan everybody can make every row at step 0.
+// the first plan, and where training begins anew, everybody can make every row at step 0.
 func (l *Log) claims() []Violation {
 	var violations []Violation
 	for entry, consent := range said[*events.Consent](l, events.Consented) {
@@ -90,7 +90,7 @@ func (l *Log) explains(consent *events.Consent, row int, at uint64) bool {
 			return true
 		}
 	}
-	if !planned {
+	if !planned || l.begun(consent.Negotiation) {
 		return true
 	}
 	for entry, before := range said[*events.Consent](l, events.Consented) { // what it held when it was given up

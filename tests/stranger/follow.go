@@ -121,7 +121,7 @@ func (s *Stranger) opened(event envelope, opened *opening) error {
 		place, placed = s.newest().place(s.Node)
 	}
 	switch {
-	case opened.Generation == 1:
+	case opened.Generation == 1 || opened.Begins:
 		holdings = append(holdings, map[string]any{"units": layers{0, s.layerCount}, "steps": []uint64{0}})
 	case placed && s.hold:
 		holdings = append(holdings, map[string]any{"units": place, "steps": s.versions()})

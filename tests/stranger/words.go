@@ -29,6 +29,7 @@ type opening struct {
 	Generation  uint64   `json:"generation"`
 	Members     []member `json:"members"`
 	Abandon     bool     `json:"abandon"`
+	Begins      bool     `json:"begins"`
 }
 
 type plan struct {

@@ -60,21 +60,28 @@ func TestAJobThatIsStoppedEndsWithASnapshotAndGoesOnFromThatStep(t *testing.T) {
 	workers := start()
 	workers[0].await("steps", func(line said) bool { return line.Done >= 30 })
 	c.reknit("stop")
-	for _, w := range workers {
-		w.untilItsEnd()
-		if err := w.agent.Wait(); err != nil {
-			t.Errorf("%s ends with %v: expected status 0", w.node, err)
-		}
-	}
-	stopped, err := events.Open[events.JobStop](c.awaitEvent(events.TrainingStopped, func(events.Event) bool { return true }))
-	if err != nil {
-		t.Fatal(err)
-	}
+	stopped := c.expectStopped(workers)
 	again := start()
 	if step := *again[0].adopts().Adopted; step != int(stopped.Step) || stopped.Step < 30 {
 		t.Errorf("training goes on from step %d: expected %d, after which it was stopped", step, stopped.Step)
 	}
 	c.expectTheEndOfTrainingAlone(again...)
+}
+
+// expectStopped returns how the log tells that training has stopped, once all scripts and agents have ended well.
+func (c *cluster) expectStopped(workers []*worker) events.JobStop {
+	c.Helper()
+	for _, w := range workers {
+		w.untilItsEnd()
+		if err := w.agent.Wait(); err != nil {
+			c.Errorf("%s ends with %v: expected status 0", w.node, err)
+		}
+	}
+	stopped, err := events.Open[events.JobStop](c.awaitEvent(events.TrainingStopped, func(events.Event) bool { return true }))
+	if err != nil {
+		c.Fatal(err)
+	}
+	return stopped
 }
 
 func TestAWholeClusterStartsAnewFromTheBucket(t *testing.T) {

@@ -56,6 +56,30 @@ func TestAllPyTorchTrainersAreKilledAtOnceAndGoOnFromTheirDisks(t *testing.T) {
 	}
 }
 
+func TestAPyTorchJobThatIsStoppedGoesOnFromThatStepAndTrainsLonger(t *testing.T) {
+	t.Parallel()
+	c := newPerceptron(t, 2, 120)
+	folders := t.TempDir()
+	start := func(settings ...string) (workers []*worker) {
+		for _, node := range []string{"n1", "n2"} {
+			workers = append(workers, c.startWith(node, append(toDisk(filepath.Join(folders, node)), settings...)))
+		}
+		return workers
+	}
+	workers := start("WORKER_STEPS=100", "WORKER_STEP_SECONDS=0.1") // a stop takes a second, and more on a busy machine
+	workers[0].await("steps", func(line said) bool { return line.Done >= 10 })
+	c.reknit("stop")
+	stopped, before := c.expectStopped(workers), c.plans()
+	finish(start())
+	if step := c.plans()[len(before)].ResumeStep; step != stopped.Step {
+		t.Errorf("training goes on from step %d: expected %d, after which it was stopped", step, stopped.Step)
+	}
+	c.expectTheLossesOfTrainingAlone(c.ledger.losses)
+	if err := c.ledger.check(c.plans(), 120); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAPyTorchJobGoesOnInAClusterThatStartsAnewFromS3(t *testing.T) {
 	t.Parallel()
 	store := toS3(t)

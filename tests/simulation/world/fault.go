@@ -127,7 +127,11 @@ var verbs = []verb{
 	}},
 	{"retry step", func(w *World, _ args) { w.release(false) }},
 	{"skip step", func(w *World, _ args) { w.release(true) }},
-	{"stop", func(w *World, a args) { w.stop(); a.after(w, w.startStopped) }},
+	{"stop", func(w *World, a args) {
+		w.ask(events.StopRequested, &events.StopRequest{Reason: "moved"})
+		a.after(w, w.startStopped)
+	}},
+	{"begin anew", func(w *World, a args) { w.ask(events.ResetRequested, &events.ResetRequest{Reason: "a wrong setting"}) }},
 	{"all leave", func(w *World, a args) {
 		for _, n := range w.nodes {
 			w.after(w.jitter(time.Second), func() { w.leave(n, 30*time.Second) })
@@ -341,13 +345,6 @@ func (w *World) again(kind events.Kind) {
 		w.look()
 		return
 	}
-}
-
-// stop has a user ask that training stops.
-func (w *World) stop() {
-	w.requests++
-	w.publish(events.Speaker{Source: "/user", Cluster: cluster}.First(w.time(), fmt.Sprint("stop-", w.requests), events.StopRequested,
-		cluster, &events.StopRequest{Reason: "the rack is moved"}))
 }
 
 // startStopped starts the nodes that have ended because training stopped.

@@ -22,3 +22,9 @@ func toldRelease(step uint64, skip bool) string {
 	}
 	return fmt.Sprintf("retry step %d", step)
 }
+
+// ask has a user ask for something of the whole cluster.
+func (w *World) ask(kind events.Kind, asked events.Payload) {
+	w.requests++
+	w.publish(events.Speaker{Source: "/user", Cluster: cluster}.First(w.time(), fmt.Sprint("stop-", w.requests), kind, cluster, asked))
+}

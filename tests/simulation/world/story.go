@@ -157,6 +157,8 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.ReleaseRefused:    teller(func(r events.ReleaseRefusal) string { return r.Reason }),
 	events.StepReleased:      teller(func(r events.Release) string { return toldRelease(r.Step, r.Skip) + ", " + r.Samples.String() }),
 	events.StopRefused:       teller(func(s events.StopRefusal) string { return s.Reason }),
+	events.ResetRefused:      teller(func(r events.ResetRefusal) string { return r.Reason }),
+	events.TrainingReset:     teller(func(r events.JobReset) string { return fmt.Sprintf("after generation %d: %s", r.Generation, r.Reason) }),
 	events.SnapshotRequested: teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
 	events.TrainingStopped:   teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),
 	events.SnapshotWritten:   teller(func(s events.SnapshotPart) string { return fmt.Sprintf("step %d to %s: %v", s.Step, s.Tier, s.Units) }),

@@ -1,0 +1,37 @@
+package invariants
+
+import "github.com/reknit/reknit/events"
+
+// begins finds training that begins at its first step again, though steps were made that nobody asked to give up.
+var begins = Invariant{"training begins anew only where no step was made, or somebody asked for it", func(log *Log) []Violation {
+	var violations []Violation
+	made, asked := false, map[string]bool{}
+	for _, entry := range log.Events {
+		switch payload := entry.Payload.(type) {
+		case *events.ResetRequest:
+			asked[entry.Event.ID] = true
+		case *events.JobReset:
+			if !asked[entry.Event.Cause] {
+				violations = append(violations, entry.violation("training is reset, and nobody asked for it"))
+			}
+			made = false
+		case *events.Activation:
+			made = true
+		case *events.Opening:
+			if payload.Begins && made {
+				violations = append(violations, entry.violation("%s begins anew, and steps were made", payload.Negotiation))
+			}
+		}
+	}
+	return violations
+}}
+
+// begun reports whether members hold in a negotiation what they can make at step 0.
+func (l *Log) begun(negotiation string) bool {
+	for _, opening := range said[*events.Opening](l, events.NegotiationOpened) {
+		if opening.Negotiation == negotiation {
+			return opening.Begins
+		}
+	}
+	return false
+}
