@@ -244,3 +244,46 @@ func TestWhereNobodyCanMakeTheFirstStateAnewTheClusterHoldsAndDoesNotAskAgainAnd
 		t.Errorf("%d openings, %d plans, held %+v", opened, len(w.plans()), w.held())
 	}
 }
+
+func TestWhereTrainingBeginsAnewTheJobOfMostWhoWaitIsTheClusters(t *testing.T) {
+	for how, begins := range map[string]func(*world){
+		"no step was made": func(w *world) { w.prove(0, "n1", "n2", "n3") },
+		"a user asked for it": func(w *world) {
+			w.prove(40, "n1", "n2", "n3")
+			if refused := w.reset(); refused != "" {
+				t.Fatal(refused)
+			}
+		},
+	} {
+		w := newWorld(t, 3)
+		begins(w)
+		w.joins(24, "n1")
+		w.restart()
+		w.joins(18, "n2", "n3")
+		w.tick(5 * time.Second)
+		if refusals := w.refusals("n1"); len(refusals) != 1 || !strings.Contains(refusals[0].Reason, `field "job.globalBatch": expected 18`) {
+			t.Fatalf("%s: n1 is refused %+v, held %+v", how, refusals, w.held())
+		}
+		w.joins(18, "n4")
+		w.tick(5 * time.Second)
+		w.first(2, "n2 n3 n4")
+	}
+}
+
+func TestAStepThatIsHeldIsForgottenWhereTrainingBeginsAnew(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 30
+	w.faults("n1")
+	w.faults("n2")
+	if w.heldStep() == nil {
+		t.Fatal("no step is held")
+	}
+	w.prove(30, "n3")
+	if refused := w.reset(); refused != "" {
+		t.Fatal(refused)
+	}
+	w.step = 0
+	w.joins(12, "n1", "n2", "n3")
+	w.tick(5 * time.Second)
+	w.first(3, "n1 n2 n3")
+}
