@@ -44,8 +44,8 @@ func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	return m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))(cause)
 }
 
-// takeJob makes the job of a node that joins the cluster's, where there is no plan, or training begins anew, and nobody else waits for one: who
-// corrects its job and comes again is not held to the mistake.
+// takeJob makes the job of a node that joins the cluster's, where there is no plan, or training begins anew, and nobody else waits for one:
+// who corrects its job and comes again is not held to the mistake.
 func (m *Machine) takeJob(join events.Join) {
 	others := len(m.state.Joiners)
 	if m.state.Joiners[join.Node] != nil {
