@@ -17,7 +17,7 @@ type Join struct {
 	ShardAddress string `json:"shardAddress,omitempty" is:"address"`
 	PreCopies    bool   `json:"preCopies,omitempty"`    // it can give and take layers while training goes on, as PreCopyRequest tells
 	Snapshots    bool   `json:"snapshots,omitempty"`    // it may read some, and says which when an opening asks
-	MemoryBytes  int64  `json:"memoryBytes" is:"min=1"` // what training may use
+	MemoryBytes  int64  `json:"memoryBytes" is:"min=1"` // what training may use; 1 where no script runs, and the node only gives
 	// StateCopies is how many copies of the units it trains the node keeps in memory beside them: versions to roll back to,
 	// and snapshots, its own and a neighbour's. Plans leave room for them.
 	StateCopies int   `json:"stateCopies,omitempty" is:"max=1000"`
@@ -78,6 +78,9 @@ type Refusal struct {
 	OtherJob bool `json:"otherJob,omitempty"`
 	// Complete tells that the cluster's job is done: nothing is left to train, and it is refused whenever it asks.
 	Complete bool `json:"complete,omitempty"`
+	// Stopped tells that training was stopped in which an earlier process of the node took part: this one ends well. One that is started
+	// afterwards, and holds nothing of it, is taken.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // RefusedMembership is what a node is refused that was given up: it may ask to join again.

@@ -97,6 +97,8 @@ func (m *Machine) refused(_ events.Event, refusal events.Refusal) {
 		m.end(End{Complete: true, Reason: refusal.Reason})
 	case refusal.Refused == events.ChangeLeave:
 		m.stay(refusal.Reason)
+	case mine && refusal.Stopped:
+		m.end(End{Left: true, Stopped: true, Reason: refusal.Reason})
 	case mine && refusal.Refused == events.ChangeJoin:
 		m.waits = Waits{} // the next incarnation has not begun to train
 		m.end(End{Refused: true, OtherJob: refusal.OtherJob, Left: m.leave != nil && !refusal.OtherJob, Reason: refusal.Reason})

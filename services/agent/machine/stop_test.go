@@ -50,3 +50,11 @@ func TestAJobWhoseLossIsNotFiniteIsNotStoppedWithASnapshotToGoOnFrom(t *testing.
 		t.Errorf("it says %q: expected since which step", says)
 	}
 }
+
+func TestWhoJoinsWithTheStateOfTrainingThatWasStoppedEndsAsTheOthersDid(t *testing.T) {
+	n := newNode(t)
+	n.hears(events.MembershipRefused, &events.Refusal{
+		Node: "n1", Incarnation: "i1", Refused: events.ChangeJoin, Reason: "training has stopped after step 14", Stopped: true,
+	})
+	n.expect("end left=true training has stopped after step 14")
+}

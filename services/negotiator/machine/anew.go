@@ -41,8 +41,11 @@ func (m *Machine) allEnded() bool {
 	})
 }
 
-// heedsSnapshots reports whether snapshots count. A user who has training begin anew says whether they do.
-func (m *Machine) heedsSnapshots() bool { return m.state.Anew == "" || m.state.AnewFrom }
+// heedsSnapshots reports whether snapshots count. A user who has training begin anew says whether they do. If no step was made since
+// training began, there is none of it: all that can be read was given up before.
+func (m *Machine) heedsSnapshots() bool {
+	return m.state.Plan == nil || m.state.AnewFrom || !m.begins()
+}
 
 // madeNothing reports whether all who had a place in the plan in force are known to make no step any more: they are proven to be gone, or
 // their agents, which keep what they left, told so when they asked for a place again.
@@ -53,14 +56,15 @@ func (m *Machine) madeNothing() bool {
 	})
 }
 
-// inherit hears what the process of a node tells of the one before it, whose state it has.
+// inherit hears what the process of a node tells of the one before it, whose state it has. It counts, too, if the node is refused.
 func (m *Machine) inherit(join events.Join) {
 	past := join.Trained
-	if past == nil {
+	before, was := m.before(join.Node)
+	if past == nil || !was {
 		return
 	}
 	m.begun(past.Step)
-	if before, was := m.before(join.Node); was && past.Step == 0 && past.Generation == m.state.generation() {
+	if past.Step == 0 && past.Generation == m.state.generation() {
 		m.state.Blank[join.Node] = before.Incarnation
 	}
 }
@@ -97,12 +101,12 @@ func (m *Machine) cannotReset() string {
 	case m.state.Plan == nil:
 		return "nothing was trained yet: training begins once nodes join"
 	case len(members) > 0 && m.state.Complete == nil:
-		return fmt.Sprintf("%s may train, or hold what was trained: end them first", named(members, func(node string) string { return node }))
+		return fmt.Sprintf("%s may train, or hold what was trained: end them first", named(members, itself))
 	}
 	return ""
 }
 
-// forgetTraining has the next plan begin training. Who waits for a place waits on.
+// forgetTraining has the next plan begin training. Nodes that wait for a place wait on.
 func (m *Machine) forgetTraining(reason string, snapshots bool) {
 	m.state.Anew, m.state.AnewFrom, m.state.Complete, m.state.Stop, m.state.Stored = reason, snapshots, nil, nil, stored{}
 	m.state.Ended, m.state.EndTold, m.state.Finals = time.Time{}, time.Time{}, nil
@@ -147,8 +151,8 @@ func (m *Machine) nobodyLeft() string {
 	case m.begins():
 		return "no node is left, and no step was made: training begins once nodes join"
 	case m.state.Plan != nil && m.allEnded():
-		return "no node is left: who held the state has ended. Training goes on from a snapshot, if there is one, once nodes join; if there is " +
-			"none, its state is gone. " + beginAnew
+		return "no node is left: who held the state has ended. Training goes on from a snapshot, if there is one, once nodes join; if " +
+			"there is none, its state is gone. " + beginAnew
 	}
 	return "no node is left"
 }

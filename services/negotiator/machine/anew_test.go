@@ -14,7 +14,7 @@ import (
 func (w *world) prove(step uint64, nodes ...string) {
 	for _, node := range nodes {
 		w.hear(events.NodeLost, "/monitor", node,
-			&events.NodeState{Node: node, Incarnation: w.process[node], Proven: true, Step: step, Reason: "its trainer is gone: interrupted"})
+			&events.NodeState{Node: node, Incarnation: w.process[node], Proven: true, Step: step, Reason: "its trainer is gone"})
 	}
 	w.run()
 }
@@ -160,7 +160,8 @@ func TestACompleteJobIsFollowedByAnotherWhereAUserAsksForIt(t *testing.T) {
 	w.words = "another job"
 	w.join("n3")
 	w.join("n4")
-	w.hear(events.TrainingCompleted, "/negotiator", "opticks", &events.JobEnd{Generation: 1, Step: 100, Nodes: []string{"n1", "n2"}}) // late
+	late := &events.JobEnd{Generation: 1, Step: 100, Nodes: []string{"n1", "n2"}}
+	w.hear(events.TrainingCompleted, "/negotiator", "opticks", late)
 	w.run()
 	w.tick(5 * time.Second)
 	w.first(2, "n3 n4")
@@ -190,9 +191,10 @@ func TestACompleteJobTrainsLongerFromItsNewestSnapshotWhereAUserAsksForIt(t *tes
 	w.run()
 	w.tick(5 * time.Second)
 	plans := w.plans()
-	if last := plans[len(plans)-1]; last.Generation != 2 || last.ResumeStep != 90 || last.Data.ConsumedSamples != 90*12 || w.machine.state.Job.Steps != 200 {
-		t.Errorf("generation %d from step %d and sample %d, to step %d; held %+v", last.Generation, last.ResumeStep, last.Data.ConsumedSamples,
-			w.machine.state.Job.Steps, w.held())
+	last, steps := plans[len(plans)-1], w.machine.state.Job.Steps
+	if last.Generation != 2 || last.ResumeStep != 90 || last.Data.ConsumedSamples != 90*12 || steps != 200 {
+		t.Errorf("generation %d from step %d and sample %d, to step %d; held %+v", last.Generation, last.ResumeStep,
+			last.Data.ConsumedSamples, steps, w.held())
 	}
 }
 

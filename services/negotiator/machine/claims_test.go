@@ -302,7 +302,7 @@ func TestTheLastHolderThatComesBackWithNothingIsToldThatTheJobCanOnlyBeginAnew(t
 	w.join("n1") // another incarnation, which has nothing
 	w.run()
 	w.say(map[string]events.Consent{"n1": {}})
-	if held := w.held(); held == nil || len(held.Awaits) > 0 || !strings.Contains(held.Reason, "To begin anew at the first step: reknit cluster reset") {
+	if held := w.held(); held == nil || len(held.Awaits) > 0 || !strings.Contains(held.Reason, beginAnew) {
 		t.Fatalf("held %+v", held)
 	}
 }

@@ -169,7 +169,8 @@ func (m *Machine) refuseAll(cause events.Event) []events.Event {
 
 // isComplete says why a cluster whose job is done grants nothing.
 func (m *Machine) isComplete() string {
-	return fmt.Sprintf("this cluster's job is complete: step %d was made. To begin another one here: reknit cluster reset", m.state.Complete.Step)
+	return fmt.Sprintf("this cluster's job is complete: step %d was made. To begin another one here: reknit cluster reset",
+		m.state.Complete.Step)
 }
 
 // afterwards says what the machine does about each kind of event once the job is done: it refuses what is asked for. All

@@ -8,8 +8,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// A plan that begins training and waits for several nodes waits for as many that train one job. If those that joined do not, it is the job of
-// most of them, and the others are refused; else whoever came first would define it, another user of the machine or a script with a slip.
+// A plan that begins training and waits for several nodes waits for as many that train one job. If those that joined do not, it is the job
+// of most of them, and the others are refused; else whoever came first would define it, another user of the machine or a script with a
+// slip.
 
 // mostBids is how many different jobs may wait for a first plan.
 const mostBids = 16

@@ -12,6 +12,12 @@ import (
 )
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
+	m.inherit(join)
+	if reason := m.hasStopped(join); reason != "" {
+		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
+		refusal.Incarnation, refusal.Stopped = join.Incarnation, true
+		return m.refuse(cause, refusal)
+	}
 	key, other, full := m.bidOf(join)
 	if other != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, other)
@@ -26,7 +32,6 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.isDecided() {
 		m.takeSteps(join.Job)
 	}
-	m.inherit(join)
 	urgency := protocol.Patient
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back

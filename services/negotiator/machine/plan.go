@@ -42,8 +42,8 @@ func (m *Machine) planRequest() *events.PlanRequest {
 }
 
 // inForce is what a request tells of the plan in force: who trains what, and where they stand; nothing where training begins. Nobody who is
-// asked needs the rest: what moved, how gradients are reduced, predictions but for what was learnt, rivals and addresses, together half of a
-// plan of 100 nodes.
+// asked needs the rest: what moved, how gradients are reduced, predictions but for what was learnt, rivals and addresses, together half of
+// a plan of 100 nodes.
 func (m *Machine) inForce() *events.Plan {
 	plan := m.state.Plan
 	if m.isFirst() {

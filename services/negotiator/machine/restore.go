@@ -115,8 +115,8 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 		case m.isGone(missing):
 			waits = ", and the processes that held it have ended: its state is gone. " + beginAnew
 		case waits == "":
-			waits = ", and who held it came back without it: unless the process before lives and goes on, or a node joins that has an older " +
-				"state, in memory or a snapshot, its state is gone. " + beginAnew
+			waits = ", and who held it came back without it: unless the process before lives and goes on, or a node joins that has an " +
+				"older state, in memory or a snapshot, its state is gone. " + beginAnew
 		}
 	}
 	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits

@@ -47,7 +47,7 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 // which the plan in force went on was undone: it would have samples trained twice, and others never.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
 	plan := m.state.Plan
-	return m.isFirst() && !m.state.AnewFrom || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
+	return plan == nil || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
 }
 
 // stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there

@@ -32,15 +32,15 @@ type state struct {
 	Data        protocol.Data          `json:"data,omitempty"`
 	WentBack    bool                   `json:"wentBack"`           // the plan in force: to an older step than the one before had reached
 	Unbegun     bool                   `json:"unbegun,omitempty"`  // no step is known to have been made since training began
-	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan of which a later process of the node told that they made no step
-	Anew        string                 `json:"anew,omitempty"`     // why training begins with the next plan, as somebody asked; empty: nobody did
+	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan that made no step, as a later process of the node told
+	Anew        string                 `json:"anew,omitempty"`     // why somebody has training begin with the next plan; empty: nobody
 	AnewFrom    bool                   `json:"anewFrom,omitempty"` // the newest snapshot, where that can be read
 	Committed   time.Time              `json:"committed"`          // the plan in force, by the log's clock
 	Stopped     time.Time              `json:"stopped"`            // its training, by the log's clock; zero: it goes on
-	Lacking     time.Time              `json:"lacking"`            // since when who alone may have the last steps is waited for; zero: nobody
+	Lacking     time.Time              `json:"lacking"`            // since when the holder of the last steps is waited for; zero: none is
 	Ask         bool                   `json:"ask"`                // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`             // a step was abandoned: only a new plan lets trainers go on
-	Misread     map[string]bool        `json:"misread"`            // by "node plan position": snapshots that nodes could not read lately; by node: two of them
+	Misread     map[string]bool        `json:"misread"`            // by "node plan position": snapshots not read lately; by node: two of them
 	Gone        map[string]string      `json:"gone"`               // incarnations of Plan that are proven to be gone, by node
 	Fallen      map[string]uint64      `json:"fallen"`             // steps that nodes had completed which were lost since the last commit
 	Recall      recall                 `json:"recall,omitzero"`
@@ -148,7 +148,8 @@ func newState() state {
 	return state{
 		Members: map[string]*member{}, Joiners: map[string]*member{}, Failed: map[string]failures{}, Starts: map[string]starts{}, Busy: map[string]busy{},
 		Deadlines: map[string]time.Time{}, Leavers: map[string]leaver{}, Blamed: map[string]int{}, Gone: map[string]string{},
-		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Blank: map[string]string{}, Paces: map[string]float64{}, Pauses: map[string]float64{},
+		Fallen: map[string]uint64{}, Misread: map[string]bool{}, Blank: map[string]string{},
+		Paces: map[string]float64{}, Pauses: map[string]float64{},
 		Costs: profile.Layers{}, Measured: profile.Paces{}, Shifts: map[string]shift{},
 		Links: map[string]events.Link{}, Untold: map[string]bool{}, Cut: map[string]bool{}, Apart: map[string]bool{},
 	}

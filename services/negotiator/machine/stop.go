@@ -164,6 +164,17 @@ func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	clear(m.state.Busy)
 }
 
+// hasStopped says that training has stopped to a process that has a part of its state: its node took part, and was only starting its script
+// again while the others stopped. Empty for one that has none: somebody starts the job again.
+func (m *Machine) hasStopped(join events.Join) string {
+	stop, past := m.state.Stop, join.Trained
+	if stop == nil || past == nil || past.Generation > stop.Generation {
+		return ""
+	}
+	return fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): it goes on from there once the same "+
+		"scripts are started again", stop.Step, stop.Tier)
+}
+
 // callOff has training go on that was to stop, and tells all who asked.
 func (m *Machine) callOff(cause events.Event, reason string) []events.Event {
 	var said []events.Event

@@ -57,10 +57,48 @@ func TestThatTrainingHasStoppedIsToldAgainEachDayUntilItGoesOn(t *testing.T) {
 	}
 }
 
+func TestWhoWasOnlyRestartingWhileTrainingStoppedIsToldToStopTooAndWhoIsStartedAgainGoesOn(t *testing.T) {
+	w := newEmptyWorld(t, 1, 0)
+	w.tiers = true
+	w.joins(12, "n1", "n2")
+	w.tick(5 * time.Second)
+	w.step = 5
+	w.lose("n2") // its script is started again
+	w.hear(events.StopRequested, "/user", "opticks", &events.StopRequest{Reason: "the rack is moved"})
+	w.run()
+	plans := len(w.plans())
+	w.hear(events.SnapshotCompleted, "/restorer", "disk",
+		&events.CompleteSnapshot{Tier: "disk", Step: w.lastStop(), Plan: w.machine.state.PlanDigest})
+	w.run()
+	w.restart()
+	w.reads = map[string][]events.Snapshot{"n2": {
+		{Step: 7, Plan: w.machine.state.PlanDigest, ConsumedSamples: 84, Units: []events.Range{{End: 3}}},
+	}}
+	w.trained = map[string]*events.Trained{"n2": {Generation: 1, Step: 4}}
+	w.joins(12, "n2")
+	w.tick(20 * time.Minute)
+	if told := w.refusals("n2"); !told[len(told)-1].Stopped || len(w.plans()) != plans || len(w.machine.state.Joiners) > 0 {
+		t.Errorf("n2 is told %+v, %d plans after %d", told[len(told)-1], len(w.plans()), plans)
+	}
+	w.trained, w.step = nil, 0
+	w.joins(12, "n2")
+	w.tick(5 * time.Second)
+	if len(w.plans()) == plans {
+		t.Errorf("a node that is started again waits, held %+v", w.held())
+	}
+}
+
+// lastStop returns the step of which the last snapshot was asked for.
+func (w *world) lastStop() uint64 {
+	return lastAsked[events.SnapshotRequest](w, events.SnapshotRequested).Step
+}
+
 func TestAStoppedJobBeginsAnewWhereAUserAsksForIt(t *testing.T) {
 	w := stopped(t)
 	w.step = 0
-	w.reads = map[string][]events.Snapshot{"n1": {{Step: 7, Plan: w.machine.state.PlanDigest, ConsumedSamples: 84, Units: []events.Range{{End: 3}}}}}
+	w.reads = map[string][]events.Snapshot{
+		"n1": {{Step: 7, Plan: w.machine.state.PlanDigest, ConsumedSamples: 84, Units: []events.Range{{End: 3}}}},
+	}
 	if refused := w.reset(); refused != "" {
 		t.Fatal(refused)
 	}
@@ -86,11 +124,11 @@ func TestAJobThatWasStoppedTrainsAsLongAsTheFirstWhoJoinsSays(t *testing.T) {
 		w.join("n2")
 		w.run()
 		w.tick(5 * time.Second)
-		plans := w.plans()
-		if last := plans[len(plans)-1]; test.want > 0 && (last.Generation != 2 || last.ResumeStep != 7 || w.machine.state.Job.Steps != test.want) {
-			t.Errorf("%d steps: generation %d from step %d, to step %d", test.steps, last.Generation, last.ResumeStep, w.machine.state.Job.Steps)
+		plans, steps := w.plans(), w.machine.state.Job.Steps
+		if last := plans[len(plans)-1]; test.want > 0 && (last.Generation != 2 || last.ResumeStep != 7 || steps != test.want) {
+			t.Errorf("%d steps: generation %d from step %d, to step %d", test.steps, last.Generation, last.ResumeStep, steps)
 		}
-		if refused := len(w.refusals("n1")); test.want == 0 && (len(plans) != 1 || refused == 0 || w.machine.state.Job.Steps != 100) {
+		if refused := len(w.refusals("n1")); test.want == 0 && (len(plans) != 1 || refused == 0 || steps != 100) {
 			t.Errorf("%d steps of %q: %d plans, %d refusals", test.steps, test.words, len(plans), refused)
 		}
 	}

@@ -43,9 +43,14 @@ func (s Situation) able() ([]int, error) {
 		need = s.withPipelines(count).peakBytes([]estimate.Range{s.model()}, 1)[0]
 		nodes = slices.DeleteFunc(nodes, func(node int) bool { return s.MemoryBytes[node] < need })
 	}
-	if least := max(1, s.DataParallel.Least); len(nodes) < least {
+	least, most := max(1, s.DataParallel.Least), slices.Max(s.MemoryBytes)
+	switch {
+	case len(nodes) >= least:
+	case most <= 1:
+		return nil, fmt.Errorf("nodes: expected %d with a script, got none: the agents here only give what scripts left", least)
+	default:
 		return nil, fmt.Errorf("pipelines: expected %d nodes that can hold the model of %v, got %d, and the largest has %v", least,
-			estimate.Bytes(need), len(nodes), estimate.Bytes(slices.Max(s.MemoryBytes)))
+			estimate.Bytes(need), len(nodes), estimate.Bytes(most))
 	}
 	if len(nodes) > s.MicroBatches {
 		holds := s.holds()

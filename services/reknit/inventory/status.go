@@ -258,13 +258,21 @@ func (o *Overview) judge() {
 			o.Problems = append(o.Problems,
 				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
 		}
-		o.Problems = append(o.Problems, "nobody trains any more: with snapshots it goes on once the trainers are started again by "+
-			"the names they had; without, the state of those that ended is gone. To begin anew at the first step: reknit cluster reset")
+		o.Problems = append(o.Problems, "nobody trains any more: "+o.goesOn())
 	case change != nil && change.Held != nil:
 		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
 	case o.Generation == 0:
 		o.Problems = append(o.Problems, "there is no plan: reknit explain says for whom the first one waits")
 	}
+}
+
+// goesOn says how a deserted job goes on: as the negotiator says, where it knows how all have ended.
+func (o *Overview) goesOn() string {
+	if change := o.Change; change != nil && change.Held != nil && len(change.Held.Awaits) == 0 {
+		return change.Held.Reason
+	}
+	return "with snapshots it goes on once the trainers are started again by the names they had; without, the state of those that ended " +
+		"is gone. To begin anew at the first step: reknit cluster reset"
 }
 
 func (o Overview) wrong() []string { return o.Problems }

@@ -22,10 +22,11 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-const help = `Gives up what a cluster has trained, and has training begin at its first step: of the job that the first node to join brings, the same or
-another. It says what is given up and asks before. Nobody may train: while members live it is refused. Nodes that wait for a place begin at once.
-The log and its history stay, and the next plan is of the next generation. Snapshots stay where they are, and none of them counts any more, unless
---from-snapshot is given: then training goes on from the newest that the nodes can read, to as many steps as their scripts say now.
+const help = `Gives up what a cluster has trained, and has training begin at its first step: of the job that the first node to join brings,
+the same or another. It says what is given up and asks before. Nobody may train: while members live it is refused. Nodes that wait for a
+place begin at once. The log and its history stay, and the next plan is of the next generation. Snapshots stay where they are, and none of
+them counts any more, unless --from-snapshot is given: then training goes on from the newest that the nodes can read, to as many steps as
+their scripts say now.
 
 Exit status: 0 training begins anew; 1 somebody trains, or nothing was given up; 2 and 4 as everywhere.`
 
@@ -71,8 +72,8 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "Of the cluster %s all is given up that was trained%s, under generation %d, which went on from step %d on %s, and before\n",
-		b.Cluster(), o.since(), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
+	fmt.Fprintf(out,
+		"All is given up that was trained in the cluster %s%s, under generation %d, which went on from step %d on %s, and before\n", b.Cluster(), o.since(), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
 	switch {
 	case o.yes:
 	case !asks:
@@ -106,7 +107,8 @@ func (o options) ask(ctx context.Context, b *bus.Bus, out io.Writer) error {
 	defer cancel()
 	now := time.Now()
 	user := events.Speaker{Source: "/user", Cluster: b.Cluster()}
-	request := user.First(now, now.Format(time.RFC3339Nano), events.ResetRequested, b.Cluster(), &events.ResetRequest{Reason: o.reason, Snapshots: o.snapshots})
+	request := user.First(now, now.Format(time.RFC3339Nano), events.ResetRequested, b.Cluster(),
+		&events.ResetRequest{Reason: o.reason, Snapshots: o.snapshots})
 	waiting := &answer{request: request.ID, names: names}
 	err = history.Watch(limited, b, func(uint64) error { _, err := b.Publish(ctx, request); return err }, waiting.hear)
 	switch err = errors.Join(err, waiting.refused); {

@@ -125,7 +125,8 @@ var worthTelling = []string{
 	" negotiation.opened ", " negotiation.aborted ", " plan.committed ", " plan.refused ", " cluster.held ", " node.lost ",
 	" site.suspected ", " site.cleared ",
 	" node.exited ", " step.broken ", " negotiation.delayed ",
-	" membership.refused ", " training.completed ", " training.stopped ", " training.reset ", " training.reset-refused ", " training.stop-refused ",
+	" membership.refused ", " training.completed ", " training.stopped ",
+	" training.reset ", " training.reset-refused ", " training.stop-refused ",
 	" membership.join-delayed ", " membership.leave-delayed ", " replica.diverged ", " restoration.failed ", " precopy.started ", " link.lost ",
 	" link.restored ", " are lost", "  starts", "  dies ", "  ends", "  joins again", "cannot leave in time", "VIOLATION",
 }

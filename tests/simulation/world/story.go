@@ -152,13 +152,15 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.StepDelayed: teller(func(d events.StepDelay) string {
 		return fmt.Sprintf("step %d of generation %d: %s", d.Step, d.Generation, d.Reason)
 	}),
-	events.ConsentDelayed:    teller(func(d events.Delay) string { return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason) }),
-	events.ReleaseRequested:  teller(func(r events.ReleaseRequest) string { return toldRelease(r.Step, r.Skip) }),
-	events.ReleaseRefused:    teller(func(r events.ReleaseRefusal) string { return r.Reason }),
-	events.StepReleased:      teller(func(r events.Release) string { return toldRelease(r.Step, r.Skip) + ", " + r.Samples.String() }),
-	events.StopRefused:       teller(func(s events.StopRefusal) string { return s.Reason }),
-	events.ResetRefused:      teller(func(r events.ResetRefusal) string { return r.Reason }),
-	events.TrainingReset:     teller(func(r events.JobReset) string { return fmt.Sprintf("after generation %d: %s", r.Generation, r.Reason) }),
+	events.ConsentDelayed:   teller(func(d events.Delay) string { return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason) }),
+	events.ReleaseRequested: teller(func(r events.ReleaseRequest) string { return toldRelease(r.Step, r.Skip) }),
+	events.ReleaseRefused:   teller(func(r events.ReleaseRefusal) string { return r.Reason }),
+	events.StepReleased:     teller(func(r events.Release) string { return toldRelease(r.Step, r.Skip) + ", " + r.Samples.String() }),
+	events.StopRefused:      teller(func(s events.StopRefusal) string { return s.Reason }),
+	events.ResetRefused:     teller(func(r events.ResetRefusal) string { return r.Reason }),
+	events.TrainingReset: teller(func(r events.JobReset) string {
+		return fmt.Sprintf("after generation %d: %s", r.Generation, r.Reason)
+	}),
 	events.SnapshotRequested: teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
 	events.TrainingStopped:   teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),
 	events.SnapshotWritten:   teller(func(s events.SnapshotPart) string { return fmt.Sprintf("step %d to %s: %v", s.Step, s.Tier, s.Units) }),

@@ -134,7 +134,7 @@ func (n *told) refuse(event events.Event) {
 	if err != nil {
 		return
 	}
-	if refusal.Refused != events.RefusedMembership {
+	if refusal.Refused != events.RefusedMembership && !refusal.Stopped { // else it did as all were asked to
 		n.refusal = &changes.Refusal{Refusal: refusal, At: event.Logged}
 	}
 	switch isOf := n.join != nil && refusal.Incarnation == n.join.Incarnation; {
