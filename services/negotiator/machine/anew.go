@@ -37,7 +37,7 @@ func (m *Machine) trusts(node, incarnation string) bool {
 // allEnded reports whether all who had a place in the plan in force are proven to be gone.
 func (m *Machine) allEnded() bool {
 	return !slices.ContainsFunc(m.state.Plan.Nodes, func(member events.Member) bool {
-		return m.placed(member.Node) && m.state.Gone[member.Node] != member.Incarnation
+		return m.state.Gone[member.Node] != member.Incarnation && m.placed(member.Node)
 	})
 }
 
@@ -52,7 +52,7 @@ func (m *Machine) heedsSnapshots() bool {
 func (m *Machine) madeNothing() bool {
 	return !slices.ContainsFunc(m.state.Plan.Nodes, func(member events.Member) bool {
 		isGone, isBlank := m.state.Gone[member.Node] == member.Incarnation, m.state.Blank[member.Node] == member.Incarnation
-		return m.placed(member.Node) && !isGone && !isBlank
+		return !isGone && !isBlank && m.placed(member.Node)
 	})
 }
 
