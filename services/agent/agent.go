@@ -52,6 +52,7 @@ type Config struct {
 	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
 	Trained     uint64        // generation of the plan under which the first Boundary's state was trained, which is claimed; zero: none
+	Started     time.Time     // of the process that starts the trainer, again where it fails; zero: somebody else does
 	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
 	// Store is what the node gives its shards from, for others to dial at the host of Address. Its Bucket is set by Join.
@@ -228,7 +229,7 @@ func (s *Session) begin(ctx context.Context) error {
 		Address: s.config.Address, Site: s.config.Site,
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
 		Samples: s.config.Samples, Neighbours: s.config.Neighbours, Job: s.config.Job, Processors: host.Processors(),
-		Trained: s.config.Trained, PreCopies: s.config.PreCopies,
+		Started: s.config.Started, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})
 	if err := s.answerRequests(); err != nil {

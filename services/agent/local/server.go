@@ -41,7 +41,8 @@ type Config struct {
 	Stuck      func()         // a trainer hangs, and nobody waits for it any more; nil: nobody wants to know
 	Stays      func()         // a trainer may not leave, and may ask again; nil: nobody wants to know
 
-	memory *snapshots.Memory // of all trainers, one after the other
+	memory  *snapshots.Memory // of all trainers, one after the other
+	started time.Time         // by who is their parent; zero: others start them
 }
 
 func (c Config) listenHost() string {
@@ -91,6 +92,9 @@ const readHeaderTimeout = 5 * time.Second
 // serves any more is replaced.
 func Serve(ctx context.Context, config Config, socket string) (s *Server, err error) {
 	config.memory = new(snapshots.Memory)
+	if config.Parent {
+		config.started = time.Now()
+	}
 	sweep(stateParent(config.StateDir), folderPrefix, 0) // before a join does: gigabytes of a shared memory may be needed elsewhere
 	s = &Server{
 		Socket: socket, config: config, served: make(chan struct{}),

@@ -168,7 +168,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 	t.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		Measure: t.watch.Measure, Trained: kept, Stuck: config.Stuck,
+		Measure: t.watch.Measure, Started: config.started, Trained: kept, Stuck: config.Stuck,
 		Stays: config.Stays, Waits: t.wait, Late: t.late, Leaving: t.leaving, Neighbours: config.Neighbours,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{

@@ -30,7 +30,8 @@ type Settings struct {
 	Neighbours   []string // to which it wants direct links, out of those that there are; none: to each
 	Processors   int      // of the host; zero: not known
 	Job          events.Job
-	Trained      uint64 // generation of the plan that the trainer's state belongs to, from a session before; zero: none
+	Started      time.Time // of the agent that starts the trainer, again where it fails; zero: somebody else does
+	Trained      uint64    // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	Consent      consent.Policy
 	PreCopies    bool   // units may move while training goes on
 	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots

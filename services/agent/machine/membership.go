@@ -34,14 +34,18 @@ func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 	m.membership, m.incarnation, m.replaced, m.tookBack = joining, incarnation, false, m.tookBack || back
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
 	m.ended, m.promise, m.awaited, m.stuck, m.asked = nil, nil, 0, false, nil
+	agentSeconds := 0.0
+	if !m.settings.Started.IsZero() {
+		agentSeconds = max(now.Sub(m.settings.Started).Seconds(), 0)
+	}
 	m.do(Say{m.speaker.First(now, incarnation, events.JoinRequested, m.settings.Node, &events.Join{
 		Node: m.settings.Node, Name: m.settings.Name, Incarnation: incarnation,
 		Address: m.settings.Address, Site: m.settings.Site, ShardAddress: m.settings.ShardAddress, PreCopies: m.settings.PreCopies,
 		Snapshots:   len(m.settings.Tiers) > 0,
 		MemoryBytes: m.settings.MemoryBytes, StateCopies: m.settings.StateCopies, Samples: m.settings.Samples,
 		Neighbours: m.settings.Neighbours,
-		Trained:    m.past(),
-		Job:        m.settings.Job,
+		Trained:    m.past(), AgentSeconds: agentSeconds,
+		Job: m.settings.Job,
 	})})
 	return m.act()
 }

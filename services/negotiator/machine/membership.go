@@ -13,7 +13,7 @@ import (
 
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	m.inherit(join)
-	if reason := m.hasStopped(join); reason != "" {
+	if reason := m.hasStopped(cause, join); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation, refusal.Stopped = join.Incarnation, true
 		return m.refuse(cause, refusal)

@@ -137,7 +137,8 @@ func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Even
 	}
 	isNews := m.state.Stop == nil && len(m.state.Members) > 0 && m.state.Committed.Before(cause.Logged)
 	if isNews && m.state.generation() == stop.Generation {
-		m.halt(&stop, cause.Logged)
+		m.halt(&stop, cause.Time) // it may be told again, days later
+		m.state.EndTold = cause.Logged
 	}
 	return nil
 }
@@ -164,11 +165,16 @@ func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	clear(m.state.Busy)
 }
 
-// hasStopped says that training has stopped to a process that has a part of its state: its node took part, and was only starting its script
-// again while the others stopped. Empty for one that has none: somebody starts the job again.
-func (m *Machine) hasStopped(join events.Join) string {
+// hasStopped says that training has stopped to a node that was only starting its script again while the others stopped: its agent was
+// started before, or holds a part of the state where nobody knows since when it runs. Empty for one that is started on purpose since.
+func (m *Machine) hasStopped(cause events.Event, join events.Join) string {
 	stop, past := m.state.Stop, join.Trained
-	if stop == nil || past == nil || past.Generation > stop.Generation {
+	switch {
+	case stop == nil:
+		return ""
+	case join.AgentSeconds > 0 && !cause.Logged.Add(-seconds(join.AgentSeconds)).Before(m.state.Ended):
+		return ""
+	case join.AgentSeconds == 0 && (past == nil || past.Generation > stop.Generation):
 		return ""
 	}
 	return fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): it goes on from there once the same "+

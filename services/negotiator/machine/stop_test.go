@@ -81,6 +81,14 @@ func TestWhoWasOnlyRestartingWhileTrainingStoppedIsToldToStopTooAndWhoIsStartedA
 		t.Errorf("n2 is told %+v, %d plans after %d", told[len(told)-1], len(w.plans()), plans)
 	}
 	w.trained, w.step = nil, 0
+	w.agentSeconds = 30 * 60 // it was started before the stop, and its script left nothing
+	w.joins(12, "n2")
+	w.tick(20 * time.Minute)
+	if told := w.refusals("n2"); !told[len(told)-1].Stopped || len(w.plans()) != plans {
+		t.Errorf("whose script left nothing is told %+v, %d plans after %d", told[len(told)-1], len(w.plans()), plans)
+	}
+	w.agentSeconds = 60
+	w.trained = map[string]*events.Trained{"n2": {Generation: 1, Step: 4}} // of a process that its agent adopted
 	w.joins(12, "n2")
 	w.tick(5 * time.Second)
 	if len(w.plans()) == plans {

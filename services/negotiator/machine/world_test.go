@@ -47,7 +47,10 @@ type world struct {
 	batchRule  *events.BatchRule
 	replicas   string
 	steps      uint64 // of the job of who joins; zero: not known
-	words      string // that the job of who joins has its digest of; empty: of "job"
+
+	agentSeconds float64 // of the agents of who joins; zero: they start no scripts
+
+	words string // that the job of who joins has its digest of; empty: of "job"
 
 	tiers bool                         // whoever joins may have snapshots
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
@@ -160,6 +163,7 @@ func (w *world) join(node string) {
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
 		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
 		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
+		AgentSeconds: w.agentSeconds,
 		Job: events.Job{
 			Digest: events.Digest([]byte(cmp.Or(w.words, "job"))), Steps: w.steps, Layers: []events.LayerProfile{layer, layer, layer},
 			GlobalBatch: cmp.Or(w.batch, 12),
