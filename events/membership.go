@@ -27,8 +27,8 @@ type Join struct {
 	Neighbours []string `json:"neighbours,omitempty" is:"count=0..64,each=token"`
 	// Trained is what the node holds that was trained before it asked. Left out: nothing. A log that lacks that plan has lost it.
 	Trained *Trained `json:"trained,omitempty"`
-	// AgentSeconds is for how long the agent runs that starts the node's script, and starts it again where it fails. Left out: somebody else
-	// starts it.
+	// AgentSeconds is for how long the agent runs that starts the node's script, and starts it again where it fails. Left out: somebody
+	// else starts it.
 	AgentSeconds float64 `json:"agentSeconds,omitempty" is:"min=0,max=1e9"`
 
 	Job Job `json:"job"` // what it came to train; must equal the cluster's
@@ -82,8 +82,8 @@ type Refusal struct {
 	OtherJob bool `json:"otherJob,omitempty"`
 	// Complete tells that the cluster's job is done: nothing is left to train, and it is refused whenever it asks.
 	Complete bool `json:"complete,omitempty"`
-	// Stopped tells that training was stopped since the node's agent was started, or an earlier process of the node left what it holds: this
-	// one ends well. A node that is started afterwards is taken.
+	// Stopped tells that training was stopped since the node's agent was started, or an earlier process of the node left what it holds:
+	// this one ends well. A node that is started afterwards is taken.
 	Stopped bool `json:"stopped,omitempty"`
 }
 

@@ -32,7 +32,7 @@ type state struct {
 	Data        protocol.Data          `json:"data,omitempty"`
 	WentBack    bool                   `json:"wentBack"`           // the plan in force: to an older step than the one before had reached
 	Unbegun     bool                   `json:"unbegun,omitempty"`  // no step is known to have been made since training began
-	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan that made no step, as a later process of the node told
+	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan that made no step, as the node's next process told
 	Anew        string                 `json:"anew,omitempty"`     // why somebody has training begin with the next plan; empty: nobody
 	AnewFrom    bool                   `json:"anewFrom,omitempty"` // the newest snapshot, where that can be read
 	Committed   time.Time              `json:"committed"`          // the plan in force, by the log's clock
@@ -40,7 +40,7 @@ type state struct {
 	Lacking     time.Time              `json:"lacking"`            // since when the holder of the last steps is waited for; zero: none is
 	Ask         bool                   `json:"ask"`                // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`             // a step was abandoned: only a new plan lets trainers go on
-	Misread     map[string]bool        `json:"misread"`            // by "node plan position": snapshots not read lately; by node: two of them
+	Misread     map[string]bool        `json:"misread"`            // by "node plan position": snapshots not read lately; by node: two
 	Gone        map[string]string      `json:"gone"`               // incarnations of Plan that are proven to be gone, by node
 	Fallen      map[string]uint64      `json:"fallen"`             // steps that nodes had completed which were lost since the last commit
 	Recall      recall                 `json:"recall,omitzero"`
