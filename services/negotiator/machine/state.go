@@ -32,7 +32,7 @@ type state struct {
 	Data        protocol.Data          `json:"data,omitempty"`
 	WentBack    bool                   `json:"wentBack"`           // the plan in force: to an older step than the one before had reached
 	Unbegun     bool                   `json:"unbegun,omitempty"`  // no step is known to have been made since training began
-	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan that made no step, as the node's next process told
+	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan that made no step, as later ones of the node told
 	Anew        string                 `json:"anew,omitempty"`     // why somebody has training begin with the next plan; empty: nobody
 	AnewFrom    bool                   `json:"anewFrom,omitempty"` // the newest snapshot, where that can be read
 	Committed   time.Time              `json:"committed"`          // the plan in force, by the log's clock
