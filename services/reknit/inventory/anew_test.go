@@ -35,3 +35,32 @@ func TestAJobThatFailedInItsFirstStepIsToldToBeginAsTheNegotiatorSays(t *testing
 		t.Error(err)
 	}
 }
+
+// The log keeps that the cluster was held for a node that came after a stop, and has gone since.
+func TestAfterAStopNobodyIsWaitedForWhoIsGoneAgain(t *testing.T) {
+	for how, goes := range map[string]func(*site){
+		"its process ended": func(s *site) {
+			s.say(events.NodeLost, "/monitor", "n4", &events.NodeState{Node: "n4", Incarnation: "j", Reason: "no heartbeat"})
+			s.say(events.MembershipRefused, "/negotiator", "n4",
+				&events.Refusal{Node: "n4", Refused: events.RefusedMembership, Incarnation: "j", Reason: "lost: no heartbeat"})
+		},
+		"it is told to stop": func(s *site) {
+			s.say(events.MembershipRefused, "/negotiator", "n4",
+				&events.Refusal{Node: "n4", Refused: events.ChangeJoin, Incarnation: "j", Reason: "training has stopped", Stopped: true})
+		},
+	} {
+		t.Run(how, func(t *testing.T) {
+			s := newSite(t)
+			s.plan()
+			s.serve("monitor", "negotiator", "planner", "restorer")
+			s.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 1, Step: 478, Tier: "disk", Plan: events.Digest(nil)})
+			s.join("n4", "j")
+			s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "waiting for more nodes: 1 joined"})
+			goes(s)
+			printed, err := s.run(Status())
+			if err != nil || !strings.Contains(printed, "stopped at step 478") || strings.Contains(printed, "waiting") {
+				t.Errorf("%v in\n%s", err, printed)
+			}
+		})
+	}
+}

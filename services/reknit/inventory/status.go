@@ -116,6 +116,9 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 		o.Steps, o.Left = steps, left.Seconds()
 	}
 	o.takeChanges(last, known.Refusal())
+	if o.Stop != nil && o.waits() && !overlay.AnyWaits(nodes) {
+		o.Change = nil // of nodes that came since, and are gone again
+	}
 	o.judge()
 	o.Names = names.In(o)
 	return o, nil

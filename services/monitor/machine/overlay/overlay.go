@@ -236,6 +236,11 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 	return all
 }
 
+// AnyWaits reports whether any of some nodes waits for a place, or is about to ask for one.
+func AnyWaits(nodes []Node) bool {
+	return slices.ContainsFunc(nodes, func(node Node) bool { return node.State == Joining || node.State == Starting })
+}
+
 // starting lists the nodes whose heartbeats tell that their scripts run and have not asked for a place. They are in no log.
 func starting(listed []Node, pulses map[string]events.Pulse) (nodes []Node) {
 	known := map[string]bool{}
