@@ -111,7 +111,7 @@ func (m *Machine) forgetTraining(reason string, snapshots bool) {
 	m.state.Anew, m.state.AnewFrom, m.state.Complete, m.state.Stop, m.state.Stored = reason, snapshots, nil, nil, stored{}
 	m.state.Ended, m.state.EndTold, m.state.Finals = time.Time{}, time.Time{}, nil
 	m.state.Paused, m.state.Ask, m.state.Lacking, m.state.Recall = true, false, time.Time{}, recall{}
-	m.state.Poison = poison{}
+	m.state.Poison = poison{Holds: m.state.Poison.Holds}
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
 	m.forgetCosts()
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, urgent)

@@ -22,7 +22,7 @@ func (m *Machine) openDue(cause events.Event) []events.Event {
 		return m.heed(cause)
 	case m.regroups(cause):
 		return nil
-	case m.state.Poison.Held != nil:
+	case m.state.Poison.Held != nil && !m.mayBegin(): // else nobody has a state that it could cost
 		return m.holdStep(cause)
 	case m.isOutdone():
 		return m.holdOlder(cause)

@@ -155,8 +155,11 @@ func addNamed(nodes *[]string, node string) bool {
 }
 
 // poisoned holds the step from which training would go on, or one not far from it, where it seems to end whoever makes it; it returns nil
-// where training may go on.
+// where training may go on. Where it begins nothing was made that a node could lose.
 func (m *Machine) poisoned(cause events.Event, resume uint64) []events.Event {
+	if m.begins() {
+		return nil
+	}
 	m.countEnds(resume)
 	known := &m.state.Poison
 	for _, step := range slices.Sorted(maps.Keys(known.Suspects)) {

@@ -3,6 +3,7 @@ package reset
 import (
 	"encoding/json"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +19,8 @@ type site struct {
 	*testing.T
 	bus *bus.Bus
 	url string
+
+	answering *sync.WaitGroup // an answer is said to its end, though the command has read it
 }
 
 func newSite(t *testing.T, kind events.Kind, answer events.Payload) *site {
@@ -35,7 +38,7 @@ func newSite(t *testing.T, kind events.Kind, answer events.Payload) *site {
 	if err := b.Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	s := &site{t, b, server.URL()}
+	s := &site{t, b, server.URL(), new(sync.WaitGroup)}
 	_, err = b.Conn().Subscribe(events.EventSubject("c", events.ResetRequested, "c"), func(asked *nats.Msg) {
 		var request struct{ ID string }
 		if err := json.Unmarshal(asked.Data, &request); err != nil {
@@ -43,7 +46,7 @@ func newSite(t *testing.T, kind events.Kind, answer events.Payload) *site {
 		}
 		event := events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), request.ID, kind, "c", answer)
 		event.Cause = request.ID
-		go s.publish(event)
+		s.answering.Go(func() { s.publish(event) })
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,6 +77,7 @@ func (s *site) run(typed string, arguments ...string) (printed string, err error
 	command.SetOut(&output)
 	command.SetIn(strings.NewReader(typed))
 	err = command.ExecuteContext(s.Context())
+	s.answering.Wait()
 	return output.String(), err
 }
 
