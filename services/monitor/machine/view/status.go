@@ -83,7 +83,7 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		}
 	}
 	stop := v.overlay.Stop()
-	if _, under := v.underWay(); stop != nil && !(under && overlay.AnyWaits(nodes)) {
+	if change, under := v.underWay(); stop != nil && (!under || change.Held != nil && !overlay.AnyWaits(nodes)) {
 		return Idle, stop.String()
 	}
 	if status.Diverged > 0 {
