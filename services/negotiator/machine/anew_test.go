@@ -216,6 +216,9 @@ func TestAJobOfWhichNoStepWasMadeBeginsThoughAgentsKeptWhatTheirScriptsLeft(t *t
 		w.lose("n2")
 		w.trained, w.mute = nil, map[events.Kind]bool{}
 		w.run()
+		if held := w.held(); step == 0 && len(held.Awaits) > 0 {
+			t.Errorf("held %+v: expected nobody to be waited for", held)
+		}
 		w.join("n1")
 		w.join("n2")
 		w.run()

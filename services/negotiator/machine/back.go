@@ -168,8 +168,11 @@ func (m *Machine) mayBring(missing []int) []string {
 	return living
 }
 
-// livingOf returns those of holdersOf that may live.
+// livingOf returns those of holdersOf that may live; none where training begins, for which nobody needs what they hold.
 func (m *Machine) livingOf(units []int) []string {
+	if m.begins() {
+		return nil
+	}
 	return slices.DeleteFunc(m.holdersOf(units), func(node string) bool {
 		member, _ := m.state.Plan.Member(node)
 		return m.state.Gone[node] == member.Incarnation
