@@ -155,7 +155,7 @@ func addNamed(nodes *[]string, node string) bool {
 }
 
 // poisoned holds the step from which training would go on, or one not far from it, where it seems to end whoever makes it; it returns nil
-// where training may go on. Where it begins nothing was made that a node could lose.
+// where training may go on, as it may where it begins: nothing was made that a node could lose.
 func (m *Machine) poisoned(cause events.Event, resume uint64) []events.Event {
 	if m.begins() {
 		return nil

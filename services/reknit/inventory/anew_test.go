@@ -53,7 +53,8 @@ func TestAfterAStopNobodyIsWaitedForWhoIsGoneAgain(t *testing.T) {
 			s := newSite(t)
 			s.plan()
 			s.serve("monitor", "negotiator", "planner", "restorer")
-			s.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 1, Step: 478, Tier: "disk", Plan: events.Digest(nil)})
+			stop := &events.JobStop{Generation: 1, Step: 478, Tier: "disk", Plan: events.Digest(nil)}
+			s.say(events.TrainingStopped, "/negotiator", "c", stop)
 			s.join("n4", "j")
 			s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "waiting for more nodes: 1 joined"})
 			goes(s)
