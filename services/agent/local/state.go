@@ -230,7 +230,7 @@ func (s *state) Export(unit int, step uint64) ([]byte, error) {
 	return s.give(unit, step)
 }
 
-// phaseApplying is the phase in which a trainer changes its units.
+// phaseApplying is the first of the phases in which a trainer changes its units.
 const phaseApplying = 2
 
 // Still has the trainer wait with its sums until the units of the state are copied. Copied state does not live there.
@@ -246,7 +246,7 @@ func (s *state) Still() (release func() error) {
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		defer s.files.setWord(wordStill, 0)
-		if completed := s.files.word(wordCompleted); completed != at || s.files.word(wordPhase) == phaseApplying {
+		if completed := s.files.word(wordCompleted); completed != at || s.files.word(wordPhase) >= phaseApplying {
 			return fmt.Errorf("the trainer changed its units of step %d while they were copied: expected it to wait for word %d of the control page",
 				at, wordStill)
 		}

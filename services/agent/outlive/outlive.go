@@ -10,6 +10,7 @@ const (
 	Between  Phase = iota // between steps: nobody changes the state
 	InStep                // in a step: gradients are made, the state stands still
 	Applying              // from before the first change of an update on, until the script reports on the step
+	Changing              // what was changed behind the update, in buffers and values, is copied to where the state is
 )
 
 // Script is what is known of a script at that moment.
@@ -23,11 +24,11 @@ type Script struct {
 
 // Whole returns the step at which the state stands, in completed ones; false where an update may have begun that has not
 // ended. An update is whole once it is counted: whoever evaluates, saves or hangs behind it leaves a whole state. Nobody can
-// tell of an ordered update, for which a script says no phase. A script that is alive must be kept from updating before it is
-// looked at: word abort of the control page does that.
+// tell of an ordered update, for which a script says no phase. What is copied behind an update is torn until it is whole. A script
+// that is alive must be kept from updating before it is looked at: word abort of the control page does that.
 func (s Script) Whole() (step uint64, whole bool) {
 	switch {
-	case s.Ordered:
+	case s.Ordered, s.Phase >= Changing:
 		return 0, false
 	case !s.Stepping, s.Completed == s.Index:
 		return s.Completed, s.Phase < Applying

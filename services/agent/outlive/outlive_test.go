@@ -17,6 +17,8 @@ var life = []struct {
 	{"it is in its step", func(s *Script) { s.Phase = InStep }, 7},
 	{"it begins to apply", func(s *Script) { s.Phase = Applying }, -1},
 	{"it has applied, and may evaluate", func(s *Script) { s.Completed = 8 }, 8},
+	{"it copies what it changed behind the update", func(s *Script) { s.Phase = Changing }, -1},
+	{"it has copied that", func(s *Script) { s.Phase = Applying }, 8},
 	{"it begins to report", func(s *Script) { s.Phase = Between }, 8},
 	{"it has reported", func(s *Script) { s.Stepping = false }, 8},
 	{"it is told to train again", func(s *Script) { s.Stepping, s.Index = true, 8 }, 8},
@@ -71,6 +73,7 @@ func TestAPageThatCannotBeIsNotWhole(t *testing.T) {
 		{Stepping: true, Index: 7, Completed: 9, Phase: InStep},
 		{Completed: 7, Phase: Applying},
 		{Stepping: true, Index: 7, Completed: 7, Phase: 99},
+		{Stepping: true, Index: 7, Completed: 8, Phase: 99},
 		{Completed: 7, Phase: 99},
 	} {
 		expectWhole(t, fmt.Sprintf("%+v", script), script, -1)

@@ -39,7 +39,7 @@ import weakref
 __all__ = ["join", "announce", "Job", "Step", "Error", "AgentLost", "Refused", "WrongOrder", "StepAborted", "Disagreement", "Left"]
 
 _ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL, _OUT = range(7)  # words of the control page
-_BETWEEN, _IN_STEP, _APPLYING = range(3)  # phases
+_BETWEEN, _IN_STEP, _APPLYING, _CHANGING = range(4)  # phases
 _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
@@ -254,7 +254,11 @@ class Job:
 
     def _copy_out(self):
         """Copies a state that lies elsewhere, on a GPU say, into the units, for the agent to keep it. Of a pipeline nobody says here which
-        units it holds; and while an order is waited for, the units are the agent's."""
+        units it holds; and while an order is waited for, the units are the agent's. A state that the script changed in its step is kept
+        for nobody, whatever ends the script."""
+        if getattr(self._state, "changed", lambda: None)():
+            self.spoil()
+            return
         if not self._agent.copied or self._asks or not hasattr(self._state, "give"):
             return
         if self._agent.get(_PHASE) == _APPLYING and not self._step.committed:
@@ -455,10 +459,12 @@ class Step:
         while self._agent.get(_STILL) and not self.aborted:
             time.sleep(0.0005)
         before = self._agent.get(_PHASE)
-        self._agent.set(_PHASE, _APPLYING)
+        self._agent.set(_PHASE, _CHANGING)
         self._agent.fence()
-        work()
-        self._agent.set(_PHASE, before)
+        try:
+            work()
+        finally:
+            self._agent.set(_PHASE, before)  # an error comes before the first byte is changed: values that cannot move, say
 
     def give_up(self, why):
         """Gives the step up, because of an error or for a reason in words."""

@@ -326,6 +326,10 @@ class Layers:
         for n in self.trained:
             self.held[n].state.keep()
 
+    def changed(self):
+        """Returns the name of a parameter that was changed since the step began, or None."""
+        return next(filter(None, (layer.state.changed() for layer in self.held.values())), None)
+
     def undo(self):
         """Makes the layers what they were before a step that is given up."""
         for n in self.trained:

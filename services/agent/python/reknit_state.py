@@ -301,11 +301,17 @@ class State:
 
     def check_parameters(self):
         """Raises WrongOrder where a parameter was changed since the step began."""
+        if name := self.changed():
+            self.spoil()
+            raise reknit.WrongOrder(f"model.{name}: expected it as it was when the step began, but it was changed before step.commit(): "
+                                    "change parameters after step.commit(), or in the function that step.commit(update) calls")
+
+    def changed(self):
+        """Returns the name of a parameter that was changed since the step began, or None."""
         for (name, parameter), version in zip(self.model.named_parameters(), self._versions):
             if parameter._version != version:
-                self.spoil()
-                raise reknit.WrongOrder(f"model.{name}: expected it as it was when the step began, but it was changed before step.commit(): "
-                                        "change parameters after step.commit(), or in the function that step.commit(update) calls")
+                return name
+        return None
 
     def _moved(self):
         """Returns the name of a parameter or buffer that is another one than at the join, or None."""

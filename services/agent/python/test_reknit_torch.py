@@ -486,6 +486,31 @@ class WrongUse(unittest.TestCase):
                 step.commit()
         self.assertEqual(reknit._APPLYING, page[reknit._PHASE])
 
+    def test_a_state_that_a_script_changed_is_given_to_nobody_whatever_ends_the_script(self):
+        page = {}
+        with unittest.mock.patch.object(reknit._Alone, "set", lambda _, word, value: page.update({word: value})), \
+                unittest.mock.patch.object(reknit._Alone, "copied", False, create=True):
+            steps = self.job.steps()
+            next(steps)
+            self.job.plane._copy_out()
+            self.assertEqual(reknit._IN_STEP, page[reknit._PHASE])
+            with torch.no_grad():
+                self.model[0].weight.add_(1)
+            self.job.plane._copy_out()  # as where an error of its own ends it
+        self.assertEqual(reknit._APPLYING, page[reknit._PHASE])
+
+    def test_a_script_that_ends_while_it_copies_values_behind_its_step_leaves_no_whole_state(self):
+        page, phases = {}, []
+        with unittest.mock.patch.object(reknit._Alone, "set", lambda _, word, value: page.update({word: value})), \
+                unittest.mock.patch.object(self.job.state, "_encode", lambda: phases.append(page[reknit._PHASE])):
+            steps = self.job.steps()
+            step = next(steps)
+            for samples in step.micro_batches:
+                step.backward(loss_of(self.model, samples))
+            self.assertTrue(step.commit())
+            next(steps)
+        self.assertEqual([reknit._APPLYING, reknit._CHANGING], phases)
+
     def test_a_model_whose_parameters_are_replaced_is_told(self):
         for replace in (
                 lambda: setattr(self.model[0], "weight", torch.nn.Parameter(torch.zeros(5, 3))),
