@@ -29,7 +29,7 @@ func (s stage) try(ctx context.Context, r row) outcome {
 	if err != nil {
 		return outcome{err: err}
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
