@@ -28,7 +28,8 @@ func TestOnlySamplesThatSomebodyAskedForArePassedOverAndLessThanABatchBefore(t *
 			log.byKind[events.StepReleased] = append(log.byKind[events.StepReleased], &Entry{
 				Event: events.Event{Logged: time.Unix(int64(i), 0)}, Payload: &events.Release{Samples: samples, Skip: true}})
 		}
-		later := &Entry{Event: events.Event{Logged: time.Unix(10, 0)}, Payload: &events.Release{Samples: events.Samples{First: 36, Count: 24}, Skip: true}}
+		asked := &events.Release{Samples: events.Samples{First: 36, Count: 24}, Skip: true}
+		later := &Entry{Event: events.Event{Logged: time.Unix(10, 0)}, Payload: asked}
 		log.byKind[events.StepReleased] = append(log.byKind[events.StepReleased], later)
 		plan := &events.Plan{Data: events.Data{GlobalBatch: 8, ConsumedSamples: c.skipped.End(), Skipped: &c.skipped}}
 		if found := unasked(log, entry, plan); len(found) == 0 != c.ok {

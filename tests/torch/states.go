@@ -61,7 +61,8 @@ func CompareStates(healed, undisturbed []Step) error {
 	case compared == 0:
 		return errors.New("states: expected some of as many updates as the undisturbed ones")
 	case wrong != nil:
-		return fmt.Errorf("the state of %s after step %.0f is %v: expected %v", wrong.Worker, wrong.State[0], wrong.State, right[wrong.State[0]].State)
+		return fmt.Errorf("the state of %s after step %.0f is %v: expected %v",
+			wrong.Worker, wrong.State[0], wrong.State, right[wrong.State[0]].State)
 	}
 	return nil
 }

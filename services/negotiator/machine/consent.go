@@ -64,8 +64,8 @@ func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) [
 	return append(said, m.askEarly(cause)...)
 }
 
-// nameOf names a negotiation by what brought it about and when that was stored: a request that is said again after minutes has its old id, and
-// members answer no negotiation that is over (seed 7042 of the simulator).
+// nameOf names a negotiation by what brought it about and when that was stored. A request that is said again after half an hour has its old
+// id, and members answer no negotiation that is over (seed 7042 of the simulator).
 func nameOf(generation uint64, cause events.Event) string {
 	digest := events.Digest(fmt.Appendf(nil, "%s %s %d", cause.Source, cause.ID, cause.Logged.UnixNano()))
 	return fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(digest, "sha256:"))

@@ -73,7 +73,8 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 		return err
 	}
 	fmt.Fprintf(out,
-		"All is given up that was trained in %s%s, under generation %d, which began at step %d on %s, and before\n", b.Cluster(), o.since(), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
+		"All is given up that was trained in %s%s, under generation %d, which began at step %d on %s, and before\n",
+		b.Cluster(), o.since(), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
 	switch {
 	case o.yes:
 	case !asks:

@@ -85,7 +85,8 @@ func run(ctx context.Context, random *rand.Rand, count int, during time.Duration
 	fmt.Printf("\ntraining the same %d steps in one undisturbed process ...\n", len(healed))
 	steps, alone := torch.Undisturbed(ctx, place, filepath.Join(place.Tests, "soak", torch.Soak), directory, uint64(len(healed)))
 	if alone == nil {
-		alone = errors.Join(keep(filepath.Join(directory, "undisturbed.jsonl"), steps), torch.CompareStates(disturbed, steps), compare(healed, steps))
+		alone = errors.Join(keep(filepath.Join(directory, "undisturbed.jsonl"), steps), torch.CompareStates(disturbed, steps),
+			compare(healed, steps))
 	}
 	if err := errors.Join(err, alone); err != nil {
 		return fmt.Errorf("%w; logs and all steps are in %s", err, directory)
