@@ -92,14 +92,17 @@ func (w *World) noteComplete(snapshot *events.CompleteSnapshot) {
 }
 
 // checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. A snapshot of
-// a history that was left may go for any that counts.
+// a history that was left may go for any that counts, and is of no other history once a later plan goes on from a later step.
 func (w *World) checkKept(name string) {
 	told, isTold := w.told[name]
 	if !isTold || w.lies {
 		return
 	}
+	if !w.counts(told) {
+		w.left[told] = true
+	}
 	for _, id := range w.wholeOf(name) {
-		if id == told || w.counts(id) && (id.Step >= told.Step || !w.counts(told)) {
+		if id == told || w.counts(id) && (id.Step >= told.Step || w.left[told]) {
 			return
 		}
 	}

@@ -79,6 +79,7 @@ type World struct {
 	lastHeld     map[int]time.Duration   // by unit: when a process ended that had a healthy copy
 	doubled      bool                    // two processes of one name have a disk between them
 	told         map[string]retention.ID // by tier: the newest snapshot that the log says is complete
+	left         map[retention.ID]bool   // of those: training went back behind them
 	held         *events.HeldStep        // told last; nil: no step was
 	healed       bool                    // an operator tries again whatever step is held
 }
@@ -189,7 +190,7 @@ func New(c Cluster, verbose bool) *World {
 		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{},
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
-		told: map[string]retention.ID{}, lastHeld: map[int]time.Duration{},
+		told: map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
