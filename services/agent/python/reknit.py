@@ -261,7 +261,8 @@ class Job:
             return
         if not self._agent.copied or self._asks or not hasattr(self._state, "give"):
             return
-        if self._agent.get(_PHASE) == _APPLYING and not self._step.committed:
+        phase = self._agent.get(_PHASE)
+        if phase == _CHANGING or phase == _APPLYING and not self._step.committed:
             return
         step = self._agent.get(_COMPLETED)
         self._state.give(list(range(len(self.units))), step)
@@ -455,7 +456,8 @@ class Step:
         self._seconds = time.monotonic() - self._began if seconds is None else seconds
 
     def change(self, work):
-        """Does what changes the state between two steps, while nobody copies its units."""
+        """Does what changes the state between two steps, while nobody copies its units. A value that cannot move, which TypeError names, is
+        found before the first byte is changed. Behind all else that ends the work, Ctrl-C say, the state is torn, and kept for nobody."""
         while self._agent.get(_STILL) and not self.aborted:
             time.sleep(0.0005)
         before = self._agent.get(_PHASE)
@@ -463,8 +465,10 @@ class Step:
         self._agent.fence()
         try:
             work()
-        finally:
-            self._agent.set(_PHASE, before)  # an error comes before the first byte is changed: values that cannot move, say
+        except TypeError:
+            self._agent.set(_PHASE, before)
+            raise
+        self._agent.set(_PHASE, before)
 
     def give_up(self, why):
         """Gives the step up, because of an error or for a reason in words."""

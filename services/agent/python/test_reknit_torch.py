@@ -511,6 +511,28 @@ class WrongUse(unittest.TestCase):
             next(steps)
         self.assertEqual([reknit._APPLYING, reknit._CHANGING], phases)
 
+    def test_a_copy_that_ctrl_c_cuts_off_behind_a_step_leaves_no_whole_state(self):
+        page, copied = {}, []
+
+        def cut():
+            copied.append(page[reknit._PHASE])
+            if len(copied) == 2:  # the first is the step's own
+                raise KeyboardInterrupt
+        with unittest.mock.patch.object(reknit._Alone, "set", lambda _, word, value: page.update({word: value})), \
+                unittest.mock.patch.object(reknit._Alone, "get", lambda _, word: page.get(word, 0)), \
+                unittest.mock.patch.object(reknit._Alone, "copied", True, create=True), \
+                unittest.mock.patch.object(self.job.state, "_encode", cut):
+            steps = self.job.steps()
+            step = next(steps)
+            for samples in step.micro_batches:
+                step.backward(loss_of(self.model, samples))
+            step.commit()
+            with self.assertRaises(KeyboardInterrupt):
+                next(steps)
+            self.job.plane._copy_out()  # as at the end of the script
+        self.assertEqual(reknit._CHANGING, page[reknit._PHASE])
+        self.assertNotIn(reknit._OUT, page)
+
     def test_a_model_whose_parameters_are_replaced_is_told(self):
         for replace in (
                 lambda: setattr(self.model[0], "weight", torch.nn.Parameter(torch.zeros(5, 3))),
