@@ -105,7 +105,8 @@ func (m *Machine) usualSpeed() float64 {
 }
 
 func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
-	if m.state.Joiners[leave.Node] != nil {
+	if joiner := m.state.Joiners[leave.Node]; joiner != nil {
+		joiner.Wished = true
 		urgency := m.concerns(leave.Node)
 		m.forget(cause, leave.Node)
 		return m.negotiate(cause, urgency)
@@ -207,17 +208,21 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone, and what it asked for; how often that happened is remembered. An active one leaves a
+// forget removes a node that is gone, and what it asked for; how often that happened is remembered, unless it was to go. An active one leaves a
 // failure to be negotiated. A step that it told of stays broken. What the monitor said of its links is over; what another
 // node asked for is still to be answered.
 func (m *Machine) forget(cause events.Event, node string) {
+	gone := m.state.known(node)
+	wished := gone != nil && gone.Wished || leaves(m.state.Pending, node)
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
 		stays := change.Kind == events.ChangeFailure || change.Kind == events.ChangeBroken
 		observed := change.Kind == events.ChangeLinkLost || change.Kind == events.ChangeRestored
 		return change.Node == node && !stays || change.Peer == node && observed
 	})
-	m.noteStart(m.state.known(node), cause.Logged)
-	m.noteFailure(node, cause.Logged, m.lived(node, cause.Logged), 1)
+	if !wished {
+		m.noteStart(gone, cause.Logged)
+		m.noteFailure(node, cause.Logged, m.lived(node, cause.Logged), 1)
+	}
 	if m.state.Members[node] != nil {
 		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
 		m.state.Lacking = time.Time{} // nobody has waited for this node yet

@@ -105,3 +105,68 @@ func TestWhoNamesTheHostOfOthersKeepsThemAwayForAMinuteAtMostAndNobodyWhoHasTrai
 		t.Errorf("nodes %q after a minute", w.nodes())
 	}
 }
+
+// A new user saw three scripts on one host wait 8 s after an orderly stop, and others after Ctrl-C.
+func TestNobodyWaitsForProcessesThatEndedAsTheyWereTo(t *testing.T) {
+	for name, end := range map[string]func(*world, string){
+		"it asked to leave before it had its place": func(w *world, node string) {
+			w.hear(events.LeaveRequested, events.NodeSource(node), node, &events.Leave{Node: node})
+		},
+		"it asked to leave, and did not wait": func(w *world, node string) {
+			w.mute[events.Scheduled] = true
+			w.hear(events.LeaveRequested, events.NodeSource(node), node, &events.Leave{Node: node})
+			w.lose(node)
+		},
+		"it was at its end": func(w *world, node string) {
+			w.hear(events.NodeExited, events.NodeSource(node), node,
+				&events.Exit{Node: node, Incarnation: w.process[node], Reason: "status 0", Expected: true})
+			w.lose(node)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, 3)
+			w.host["n4"] = "a-host"
+			for range 4 {
+				w.join("n4")
+				if !strings.HasSuffix(name, "place") {
+					w.run()
+				}
+				w.tick(2 * time.Second)
+				end(w, "n4")
+				w.mute[events.Scheduled] = false
+				w.run()
+				w.tick(time.Second)
+			}
+			if w.join("n4"); len(w.joinDelays("n4")) > 0 {
+				t.Errorf("it is told %+v", w.joinDelays("n4"))
+			}
+		})
+	}
+}
+
+func TestNobodyWaitsAfterAStopForWhatFailedBefore(t *testing.T) {
+	w := newEmptyWorld(t, 2, 0)
+	w.tiers, w.step = true, 0
+	w.host["n1"], w.host["n2"], w.host["n3"] = "a-host", "a-host", "a-host"
+	w.begin(2)
+	for range 4 {
+		w.join("n3")
+		w.run()
+		w.tick(2 * time.Second)
+		w.lose("n3")
+		w.run()
+		w.tick(time.Second)
+	}
+	w.step = 5
+	w.stops()
+	before := len(w.said)
+	for _, node := range []string{"n1", "n2", "n3"} {
+		w.join(node)
+		w.run()
+	}
+	for _, event := range w.said[before:] {
+		if event.Kind == events.JoinDelayed {
+			t.Errorf("told %s", event.Data)
+		}
+	}
+}

@@ -93,6 +93,7 @@ type member struct {
 	Asked       time.Time       `json:"asked,omitzero"`       // it asked for its place, by the log's clock
 	Bid         string          `json:"bid,omitempty"`        // by which its job is known, while there is no plan
 	Since       time.Time       `json:"since"`                // it takes part, by the log's clock; zero: not yet
+	Wished      bool            `json:"wished,omitempty"`     // its end is no failure: it had asked to leave, or training was complete
 	NotBefore   time.Time       `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
 }
 

@@ -143,7 +143,8 @@ func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Even
 	return nil
 }
 
-// halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot.
+// halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot. What failed before
+// is forgotten, too: somebody starts the scripts again on purpose, and there is nobody whom their failures would disturb.
 func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	m.begun(stop.Step)
 	clear(m.state.Gone)
@@ -157,6 +158,8 @@ func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	m.state.Paused, m.state.Ask, m.state.Stopped, m.state.Lacking = true, true, now, time.Time{}
 	m.state.Ended, m.state.EndTold = now, now
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
+	clear(m.state.Failed)
+	clear(m.state.Starts)
 	clear(m.state.Members)
 	clear(m.state.Joiners)
 	clear(m.state.Deadlines)

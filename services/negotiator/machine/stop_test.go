@@ -13,15 +13,21 @@ func stopped(t *testing.T) *world {
 	w.tiers, w.step = true, 0
 	w.begin(2)
 	w.step = 5
+	w.stops()
+	return w
+}
+
+// stops has a user stop training two steps later.
+func (w *world) stops() {
+	w.t.Helper()
 	w.hear(events.StopRequested, "/user", "opticks", &events.StopRequest{Reason: "the rack is moved"})
 	w.run()
 	w.hear(events.SnapshotCompleted, "/restorer", "disk",
-		&events.CompleteSnapshot{Tier: "disk", Step: 7, Plan: w.machine.state.PlanDigest})
+		&events.CompleteSnapshot{Tier: "disk", Step: w.step + 2, Plan: w.machine.state.PlanDigest})
 	w.run()
 	if w.machine.state.Stop == nil {
-		t.Fatalf("it is not stopped: %v", w.saidKinds())
+		w.t.Fatalf("it is not stopped: %v", w.saidKinds())
 	}
-	return w
 }
 
 // The log forgets what is older than three days, and a job may stand for a holiday.
