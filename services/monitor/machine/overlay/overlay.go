@@ -30,6 +30,7 @@ type Overlay struct {
 	usual    *events.Usual
 
 	snapshots map[string]*Snapshot // by tier
+	halted    uint64               // step behind which training stopped last, in completed ones; zero: it never did
 	delays    map[string]Delay     // by node
 }
 
@@ -68,7 +69,10 @@ func (o *Overlay) Take(event events.Event) {
 	case event.Kind == events.TrainingCompleted:
 		o.end = changes.EndOf(event)
 	case event.Kind == events.TrainingStopped:
-		o.halt(changes.StopOf(event))
+		if stop := changes.StopOf(event); stop != nil {
+			o.haltSnapshots(stop.Step)
+			o.halt(stop)
+		}
 	case event.Kind == events.TrainingReset:
 		o.beginAnew(event)
 	case event.Kind == events.PlanMeasured:
@@ -124,7 +128,7 @@ func (o *Overlay) Has(node string) bool {
 
 // halt takes that training has stopped, if it was under the plan in force. Nobody who took part is missed.
 func (o *Overlay) halt(stop *changes.Stop) {
-	if stop == nil || o.plan == nil || stop.Generation != o.plan.Generation || o.stop != nil {
+	if o.plan == nil || stop.Generation != o.plan.Generation || o.stop != nil {
 		return
 	}
 	o.stop = stop

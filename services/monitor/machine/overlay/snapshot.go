@@ -21,6 +21,8 @@ type Snapshot struct {
 	Every     uint64         `json:"every,omitempty"`     // steps between the last two; zero: not known
 	Overdue   uint64         `json:"overdue,omitempty"`   // step of one behind it that is not complete; zero: none is late
 	Unwritten []events.Range `json:"unwritten,omitempty"` // units of that which nobody wrote
+
+	before uint64 // Every, before the last was complete
 }
 
 // lateTurns is how many snapshots in a row may be missing. One that takes longer to write than lies between two has the next
@@ -64,7 +66,8 @@ func (o *Overlay) takeSnapshot(event events.Event) {
 	case events.SnapshotCompleted:
 		if told, err := events.Open[events.CompleteSnapshot](event); err == nil {
 			s := o.tier(told.Tier)
-			if s.Step > 0 && told.Step > s.Step {
+			s.before = s.Every
+			if s.Step > 0 && told.Step > s.Step && s.Step != o.halted && told.Step != o.halted {
 				s.Every = told.Step - s.Step
 			}
 			s.Step, s.At, s.Overdue, s.Unwritten = told.Step, event.Logged, 0, nil
@@ -73,6 +76,17 @@ func (o *Overlay) takeSnapshot(event events.Event) {
 		if told, err := events.Open[events.OverdueSnapshot](event); err == nil {
 			s := o.tier(told.Tier)
 			s.Overdue, s.Unwritten = told.Step, told.Units
+		}
+	}
+}
+
+// haltSnapshots takes that training stopped behind a step, of which all tiers have a snapshot: it was due for that, and tells nothing of how
+// many steps lie between two.
+func (o *Overlay) haltSnapshots(step uint64) {
+	o.halted = step
+	for _, s := range o.snapshots {
+		if s.Step == step {
+			s.Every = s.before
 		}
 	}
 }

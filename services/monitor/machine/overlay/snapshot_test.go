@@ -43,3 +43,41 @@ func TestHowOldTheNewestCompleteSnapshotIsAndWhatIsLate(t *testing.T) {
 		t.Errorf("%+v", tier)
 	}
 }
+
+// A new user stopped a job at step 212 that took a snapshot each 100 steps, and heard behind step 260 that none was written.
+func TestASnapshotThatAStopAskedForTellsNothingOfTheUsualSteps(t *testing.T) {
+	o, at := New(), time.Unix(1000, 0)
+	say := func(kind events.Kind, subject string, payload events.Payload) {
+		at = at.Add(time.Minute)
+		event := events.Speaker{Source: "/restorer", Cluster: "c"}.First(at, fmt.Sprint(at), kind, subject, payload)
+		event.Logged = at
+		o.Take(event)
+	}
+	plan := events.Digest([]byte("plan"))
+	complete := func(tier string, step uint64) {
+		say(events.SnapshotCompleted, tier, &events.CompleteSnapshot{Tier: tier, Step: step, Plan: plan})
+	}
+	expect := func(step, every uint64) {
+		t.Helper()
+		for _, tier := range o.Snapshots() {
+			if tier.Every != every || tier.Late(step) {
+				t.Errorf("%+v: expected each %d steps, and not late behind step %d", tier, every, step)
+			}
+		}
+	}
+	for _, step := range []uint64{100, 200, 212} {
+		complete("disk", step)
+	}
+	complete("remote", 100)
+	complete("remote", 200)
+	for range 2 { // it is told again each day
+		say(events.TrainingStopped, "c", &events.JobStop{Generation: 1, Step: 212, Tier: "disk", Plan: plan, Reason: "a user"})
+	}
+	complete("remote", 212) // slower
+	expect(600, 100)
+	for _, step := range []uint64{300, 400} {
+		complete("disk", step)
+		complete("remote", step)
+		expect(step+399, 100)
+	}
+}
