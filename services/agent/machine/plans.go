@@ -24,8 +24,9 @@ type committed struct {
 type newest struct {
 	known      bool
 	generation uint64
-	digest     string // empty where the plan itself was not heard
-	heard      uint64 // the greatest generation that was spoken of
+	digest     string    // empty where the plan itself was not heard
+	heard      uint64    // the greatest generation that was spoken of
+	logged     time.Time // when the log took it, later than the plan before
 }
 
 // inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. An answer to
@@ -127,11 +128,15 @@ func (m *Machine) committed(event events.Event, plan events.Plan) {
 		return
 	}
 	_, placed := plan.Holds(m.settings.Node)
-	next := committed{&plan, event.Digest(), event.ID, event.Traceparent, event.Logged, placed}
+	logged := event.Logged
+	if !m.newest.logged.IsZero() && !logged.After(m.newest.logged) {
+		logged = m.newest.logged.Add(1) // the log's clock was set back
+	}
+	next := committed{&plan, event.Digest(), event.ID, event.Traceparent, logged, placed}
 	if m.wants(next.plan) {
 		m.pending = append(m.pending, next)
 	}
-	m.newest.known, m.newest.generation, m.newest.digest = true, plan.Generation, next.digest
+	m.newest.known, m.newest.generation, m.newest.digest, m.newest.logged = true, plan.Generation, next.digest, logged
 	m.readMissing()
 	m.noticeLeftOut()
 	if m.membership == givenUp && !m.named(plan.Nodes) {

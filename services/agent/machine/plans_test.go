@@ -2,6 +2,7 @@ package machine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -108,5 +109,21 @@ func TestAnEventThatIsNotWhatItsKindDemandsIsRefused(t *testing.T) {
 	broken.Data = []byte(`{"negotiation":"g4"}`)
 	if actions, err := n.machine.Handle(broken); err == nil || len(actions) > 0 {
 		t.Errorf("%v, %v", actions, err)
+	}
+}
+
+// A hub's clock was set back between two plans.
+func TestAPlanIsTakenForLaterThanTheOneBeforeWhateverTheLogsClockSays(t *testing.T) {
+	n := newNode(t)
+	for generation, logged := range []time.Time{now, now.Add(-time.Hour), now.Add(-time.Minute)} {
+		event := n.event(events.PlanCommitted, n.chained(plan(uint64(generation+3), 12, "n1", "n2")))
+		event.Logged = logged
+		if _, err := n.machine.Handle(event); err != nil {
+			t.Fatal(err)
+		}
+	}
+	taken := n.machine.pending
+	if len(taken) != 3 || !taken[1].logged.After(taken[0].logged) || !taken[2].logged.After(taken[1].logged) {
+		t.Errorf("taken are %+v", taken)
 	}
 }

@@ -66,6 +66,7 @@ func Told(own []Part, told []ID) []ID {
 type History struct {
 	Resume uint64 // the step from which the plan in force went on
 	Plan   string // its digest
+	Parent string // that of the plan before it; empty: none was
 	// Logged is when the log took that plan; zero: nobody knows.
 	Logged time.Time
 }
@@ -78,7 +79,7 @@ type Begun struct {
 
 // IsOutdone reports whether somebody has begun to write to a tier under a plan that the log took later. Who trains under the older one was
 // frozen or cut off: what was written since is of another history to it, and it may remove nothing. Generations would not tell: those of a
-// log that was lost are counted again.
+// log that was lost are counted again. The plan before is older, whatever the log's clock says, which may have been set back.
 func (h History) IsOutdone(begun []Begun) bool {
 	logged := h.Logged // by two logs, where one was lost, the same plan was taken twice
 	for _, b := range begun {
@@ -86,7 +87,7 @@ func (h History) IsOutdone(begun []Begun) bool {
 			logged = b.Logged
 		}
 	}
-	return slices.ContainsFunc(begun, func(b Begun) bool { return b.Plan != h.Plan && b.Logged.After(logged) })
+	return slices.ContainsFunc(begun, func(b Begun) bool { return b.Plan != h.Plan && b.Plan != h.Parent && b.Logged.After(logged) })
 }
 
 // left tells a snapshot of a history that was left, because training went back.

@@ -163,6 +163,7 @@ func TestWhoTrainsUnderThePlanThatTheLogTookLastMayRemove(t *testing.T) {
 		"it has begun itself":                     {History{Plan: "p", Logged: at(1)}, []Begun{older}, false},
 		"a later plan has begun":                  {History{Plan: "p", Logged: at(1)}, []Begun{older, newer}, true},
 		"it is of the later plan":                 {History{Plan: "q", Logged: at(2)}, []Begun{older, newer}, false},
+		"the clock was set back since":            {History{Plan: "r", Parent: "q", Logged: at(1)}, []Begun{newer}, false},
 		"another log has the same plan since":     {History{Plan: "q", Logged: at(2)}, []Begun{{"q", at(9)}}, false},
 		"it heard its plan of the log before":     {History{Plan: "q", Logged: at(2)}, []Begun{{"r", at(3)}, {"q", at(9)}}, false},
 		"a plan of a new log follows that is one": {History{Plan: "q", Logged: at(2)}, []Begun{{"q", at(9)}, {"first", at(10)}}, true},

@@ -31,7 +31,7 @@ type takenShare struct {
 // What was taken is to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
-	s.newest, s.complete = retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest, Logged: task.Logged}, task.Complete
+	s.newest, s.complete = historyOf(task), task.Complete
 	s.mutex.Unlock()
 	s.keepMemory()
 	taken := &Taken{snapshots: s, task: task}
@@ -51,6 +51,11 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 		taken.shares = append(taken.shares, takenShare{t, share.To, units})
 	}
 	return taken
+}
+
+// historyOf is the one that counts where a plan is trained.
+func historyOf(task machine.Capture) retention.History {
+	return retention.History{Resume: task.Plan.ResumeStep, Plan: task.Digest, Parent: task.Plan.Parent, Logged: task.Logged}
 }
 
 // keepMemory keeps what is in memory for the node's next session: it trains, so that its job was not refused.

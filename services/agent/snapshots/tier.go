@@ -81,8 +81,9 @@ var errUnreadable = errors.New("unreadable")
 // errNoRoom says that a part does not fit beside the newest one.
 var errNoRoom = errors.New("no room")
 
-// errOutdone says that nothing may be removed: another process, or a node of a newer plan, writes here since.
-var errOutdone = errors.New("parts are written here under a plan that the log took later, and this process may remove none")
+// errOutdone says that nothing of other plans may be removed: another process, or a node of a newer plan, writes here since.
+var errOutdone = errors.New("parts are written here under a plan that the log took later, and this process may remove none of others: it " +
+	"was cut off, or the clock of the NATS server was set back")
 
 // known is what the log tells of snapshots: which history counts, and which of the tier's are complete, the newest first.
 type known struct {
@@ -118,7 +119,7 @@ func (t *tier) write(ctx context.Context, part Part, node string, known known) e
 		if listing != nil || len(spare) == 0 {
 			return errors.Join(fmt.Errorf("%w: nothing is left to give up beside the newest complete snapshot: %w", errNoRoom, err), listing)
 		}
-		if err := t.giveUp(ctx, spare[:1], lies, known.history); err != nil {
+		if err := t.remove(ctx, spare[:1]); err != nil {
 			return err
 		}
 	}
@@ -180,25 +181,23 @@ func (t *tier) makeRoom(ctx context.Context, part Part, node string, known known
 	if !ok {
 		return fmt.Errorf("%w for %d bytes within %d beside the newest complete snapshot", errNoRoom, next.Bytes, t.bound.Bytes)
 	}
-	return t.giveUp(ctx, retire, lies, known.history)
-}
-
-// giveUp removes parts that were listed, where nobody has begun to write under a later plan by then.
-func (t *tier) giveUp(ctx context.Context, parts []retention.Part, lies lying, history retention.History) error {
-	if len(parts) > 0 && history.IsOutdone(lies.begun) {
-		return errOutdone
-	}
-	return t.remove(ctx, parts)
+	return t.remove(ctx, retire)
 }
 
 // own returns the parts that are this node's to retire, of a tier that all read those that it wrote, and which snapshots
-// are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to.
+// are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to. Where parts are written under
+// what looks like a later plan, those of the node's own plan are its alone: the hub's clock may have been set back, and the bound is for
+// these then.
 func (t *tier) own(lies lying, node string, known known) (own []retention.Part, complete []retention.ID) {
-	if t.units == 0 {
-		return lies.parts, retention.Told(lies.parts, known.complete)
+	isOutdone := known.history.IsOutdone(lies.begun)
+	others := func(part retention.Part) bool {
+		return t.units > 0 && part.Node != node || isOutdone && part.Plan != known.history.Plan
 	}
-	others := func(part retention.Part) bool { return part.Node != node }
-	return slices.DeleteFunc(slices.Clone(lies.parts), others), retention.Complete(lies.parts, t.units)
+	own = slices.DeleteFunc(slices.Clone(lies.parts), others)
+	if t.units == 0 {
+		return own, retention.Told(lies.parts, known.complete)
+	}
+	return own, retention.Complete(lies.parts, t.units)
 }
 
 // list returns all parts, those that are still being written among them, and then the marks of plans: one that is written meanwhile is of
@@ -209,14 +208,11 @@ func (t *tier) list(ctx context.Context) (lies lying, err error) {
 		node string
 	}
 	found := map[owner]*retention.Part{}
-	for objects := t.bucket.List(nil); ; {
-		object, err := objects.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return lying{}, err
-		}
+	objects, err := t.objects(ctx, "")
+	if err != nil {
+		return lying{}, err
+	}
+	for _, object := range objects {
 		if begun, ok := parseMark(object.Key); ok {
 			lies.begun = append(lies.begun, begun)
 			continue
@@ -245,6 +241,31 @@ func (t *tier) list(ctx context.Context) (lies lying, err error) {
 	return lies, nil
 }
 
+// mostListings bounds how often a folder is listed anew of which others remove something meanwhile.
+const mostListings = 8
+
+// objects lists what lies below a prefix, in order. The listing of a folder fails where another process removes a file in the middle of it:
+// then it begins anew.
+func (t *tier) objects(ctx context.Context, prefix string) (all []*blob.ListObject, err error) {
+	for range mostListings {
+		all = nil
+		for listed := t.bucket.List(&blob.ListOptions{Prefix: prefix}); ; {
+			var object *blob.ListObject
+			if object, err = listed.Next(ctx); err != nil {
+				break
+			}
+			all = append(all, object)
+		}
+		if errors.Is(err, io.EOF) {
+			return all, nil
+		}
+		if gcerrors.Code(err) != gcerrors.NotFound {
+			break
+		}
+	}
+	return nil, err
+}
+
 // retire removes the obsolete parts of nodes that match, once a part of a snapshot is written. In a tier that all read,
 // the parts tell themselves what is complete.
 func (t *tier) retire(ctx context.Context, known known, match func(node string) bool) error {
@@ -258,14 +279,17 @@ func (t *tier) retire(ctx context.Context, known known, match func(node string) 
 	}
 	obsolete := retention.Obsolete(lies.parts, complete, t.keep, known.history)
 	obsolete = slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) })
-	return errors.Join(t.giveUp(ctx, obsolete, lies, known.history), t.unmark(ctx, lies.begun, known.history))
+	if len(obsolete) > 0 && known.history.IsOutdone(lies.begun) {
+		return errors.Join(errOutdone, t.unmark(ctx, lies.begun, known.history))
+	}
+	return errors.Join(t.remove(ctx, obsolete), t.unmark(ctx, lies.begun, known.history))
 }
 
 // unmark removes the marks of the plans before.
 func (t *tier) unmark(ctx context.Context, begun []retention.Begun, history retention.History) error {
 	var failed error
 	for _, b := range begun {
-		if b.Plan != history.Plan && b.Logged.Before(history.Logged) {
+		if b.Plan != history.Plan && (b.Plan == history.Parent || b.Logged.Before(history.Logged)) {
 			failed = errors.Join(failed, t.delete(ctx, markOf(b)))
 		}
 	}
@@ -279,21 +303,27 @@ func (t *tier) remove(ctx context.Context, parts []retention.Part) error {
 	for _, part := range parts {
 		within := folder(part.ID, part.Node)
 		err := t.delete(ctx, within+manifestName)
-		for objects := t.bucket.List(&blob.ListOptions{Prefix: within}); err == nil; {
-			var object *blob.ListObject
-			if object, err = objects.Next(ctx); err == nil {
-				err = t.delete(ctx, object.Key)
-			}
+		if err == nil {
+			err = t.empty(ctx, within)
 		}
-		if !errors.Is(err, io.EOF) {
-			failed = errors.Join(failed, err)
-		}
+		failed = errors.Join(failed, err)
 		if t.lies != "" { // a folder that others still write to stays
 			_ = os.Remove(filepath.Join(t.lies, within))
 			_ = os.Remove(filepath.Join(t.lies, filepath.Dir(filepath.Clean(within))))
 		}
 	}
 	return failed
+}
+
+// empty deletes all that lies below a prefix.
+func (t *tier) empty(ctx context.Context, prefix string) error {
+	objects, err := t.objects(ctx, prefix)
+	for _, object := range objects {
+		if err = t.delete(ctx, object.Key); err != nil {
+			break
+		}
+	}
+	return err
 }
 
 // delete deletes an object, which may be gone already.

@@ -90,7 +90,7 @@ func (p *process) capture(a agent.Capture) {
 
 // historyOf is what a process that captures takes for the history that counts.
 func historyOf(a agent.Capture) retention.History {
-	return retention.History{Resume: a.Plan.ResumeStep, Plan: a.Digest, Logged: a.Logged}
+	return retention.History{Resume: a.Plan.ResumeStep, Plan: a.Digest, Parent: a.Plan.Parent, Logged: a.Logged}
 }
 
 // mark keeps under which plans parts are written.
