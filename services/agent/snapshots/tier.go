@@ -185,9 +185,9 @@ func (t *tier) makeRoom(ctx context.Context, part Part, node string, known known
 }
 
 // own returns the parts that are this node's to retire, of a tier that all read those that it wrote, and which snapshots
-// are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to. Where parts are written under
-// what looks like a later plan, those of the node's own plan are its alone: the hub's clock may have been set back, and the bound is for
-// these then.
+// are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to. Only those of the node's
+// own plan are its, and the bound is for these, if parts are written under what looks like a later plan: the hub's clock may have been
+// set back.
 func (t *tier) own(lies lying, node string, known known) (own []retention.Part, complete []retention.ID) {
 	isOutdone := known.history.IsOutdone(lies.begun)
 	others := func(part retention.Part) bool {

@@ -208,9 +208,9 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone, and what it asked for; how often that happened is remembered, unless it was to go. An active one leaves a
-// failure to be negotiated. A step that it told of stays broken. What the monitor said of its links is over; what another
-// node asked for is still to be answered.
+// forget removes a node that is gone, and what it asked for; how often that happened is remembered, unless it was to go. An
+// active one leaves a failure to be negotiated. A step that it told of stays broken. What the monitor said of its links is
+// over; what another node asked for is still to be answered.
 func (m *Machine) forget(cause events.Event, node string) {
 	gone := m.state.known(node)
 	wished := gone != nil && gone.Wished || leaves(m.state.Pending, node)

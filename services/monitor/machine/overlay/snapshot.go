@@ -80,8 +80,8 @@ func (o *Overlay) takeSnapshot(event events.Event) {
 	}
 }
 
-// haltSnapshots takes that training stopped behind a step, of which all tiers have a snapshot: it was due for that, and tells nothing of how
-// many steps lie between two.
+// haltSnapshots takes that training stopped behind a step, of which all tiers have a snapshot: it was due for that, and tells nothing
+// of how many steps lie between two.
 func (o *Overlay) haltSnapshots(step uint64) {
 	o.halted = step
 	for _, s := range o.snapshots {
