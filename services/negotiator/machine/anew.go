@@ -85,10 +85,16 @@ func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest
 	if reason := m.cannotReset(); reason != "" {
 		return []events.Event{m.speaker.Say(cause, events.ResetRefused, m.settings.Cluster, &events.ResetRefusal{Reason: reason})}
 	}
-	m.forgetTraining(inShort(request.Reason), request.Snapshots)
-	said := []events.Event{m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster,
-		&events.JobReset{Generation: m.state.generation(), Reason: m.state.Anew, Snapshots: request.Snapshots})}
-	if m.state.Negotiation != nil {
+	isRepeated := m.state.Anew != "" && m.state.AnewFrom == request.Snapshots
+	if !isRepeated {
+		m.forgetTraining(inShort(request.Reason), request.Snapshots)
+	}
+	said := append(m.refuseGivers(cause), m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster,
+		&events.JobReset{Generation: m.state.generation(), Reason: m.state.Anew, Snapshots: request.Snapshots}))
+	switch {
+	case isRepeated:
+		return said // what is under way answers it
+	case m.state.Negotiation != nil:
 		return append(said, m.renew(cause)...)
 	}
 	return append(said, m.openNext(cause)...)
@@ -106,9 +112,37 @@ func (m *Machine) cannotReset() string {
 	return ""
 }
 
+// onlyGives is the memory that a node tells which runs no script, and gives what the last one left.
+const onlyGives = 1 // byte
+
+// givenUp says that nobody needs what a node keeps without a script: training begins. Its job is that of scripts. Empty for any other node.
+func (m *Machine) givenUp(memory int64) string {
+	if memory > onlyGives || m.state.Plan == nil || !m.begins() {
+		return ""
+	}
+	return "training begins at its first step, and nobody needs what is kept of before"
+}
+
+// refuseGivers refuses those who wait without a script.
+func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
+	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
+		joiner := m.state.Joiners[node]
+		reason := m.givenUp(joiner.MemoryBytes)
+		if reason == "" {
+			continue
+		}
+		refusal := refusalOf(events.ChangeJoin, node, reason)
+		refusal.Incarnation, refusal.OtherJob = joiner.Incarnation, true
+		said = append(said, m.refuse(cause, refusal)...)
+		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool { return change.Node == node })
+		m.dropJoiner(node)
+	}
+	return said
+}
+
 // forgetTraining has the next plan begin training. Nodes that wait for a place wait on.
 func (m *Machine) forgetTraining(reason string, snapshots bool) {
-	m.state.Anew, m.state.AnewFrom, m.state.Complete, m.state.Stop, m.state.Stored = reason, snapshots, nil, nil, stored{}
+	m.state.Anew, m.state.AnewFrom, m.state.Complete, m.state.Stop = reason, snapshots, nil, nil
 	m.state.Ended, m.state.EndTold, m.state.Finals = time.Time{}, time.Time{}, nil
 	m.state.Paused, m.state.Ask, m.state.Lacking, m.state.Recall = true, false, time.Time{}, recall{}
 	m.state.Poison = poison{Holds: m.state.Poison.Holds}

@@ -31,6 +31,8 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	units := m.state.Job.Units()
 	point, missing, ok := protocol.ResumePoint(units, held)
 	switch {
+	case m.begins() && m.state.AnewFrom:
+		return m.fromSnapshot()
 	case m.isFirst():
 		if first, ok := m.wayBack(point, ok); ok { // step 0, which anybody can make, is older than any snapshot
 			return first, nil
@@ -40,7 +42,7 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	}
 	older, found := m.wayBack(point, ok)
 	lacks := &lack{reason: m.lost(missing, disputed, found), awaits: m.holdersOf(missing)}
-	if m.state.Stop == nil && m.state.Plan != nil && m.isGone(missing) {
+	if m.begins() || m.state.Stop == nil && m.state.Plan != nil && m.isGone(missing) {
 		lacks.awaits = m.livingOf(missing)
 	}
 	if ok { // those who missed the commit have the step from which the plan in force went on
@@ -63,6 +65,41 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	}
 	m.state.Negotiation.Back = way
 	return older, nil
+}
+
+// fromSnapshot returns the newest snapshot that those who take part can read whole: a user has training begin there. The first step does
+// not take its place: all that was trained would be given up, and nobody be told. If the cluster knows of a newer one, others have as long
+// as after a stop to bring that.
+func (m *Machine) fromSnapshot() (protocol.Resume, *lack) {
+	stored, snapshot, found := protocol.SnapshotPoint(m.state.Job.Units(), m.stored())
+	newest := m.state.Stored
+	isNewest := stored.Step >= newest.Step || !m.counts(events.Snapshot{Step: newest.Step, Plan: newest.Plan})
+	lacks := &lack{awaits: m.holdersOf(nil)}
+	switch {
+	case found && (isNewest || len(lacks.awaits) == 0):
+		m.state.Negotiation.Snapshot = snapshot
+		return stored, nil
+	case !found:
+		lacks.reason = "training is to begin from a snapshot, as a user asked, and who is here can read none as a whole: start the " +
+			"scripts where there is one. To begin at the first step instead: reknit cluster reset"
+		return stored, lacks
+	}
+	if lacks.seconds = m.lackingFor(startSeconds); lacks.seconds <= 0 {
+		m.state.Negotiation.Snapshot = snapshot
+		return stored, nil
+	}
+	lacks.reason = fmt.Sprintf("who is here can read a snapshot of step %d, and none of step %d, which is the newest; in %.0f s "+
+		"training begins from the older one", stored.Step, newest.Step, lacks.seconds)
+	return stored, lacks
+}
+
+// lackingFor returns how much of a wait is left, in seconds, of which the first who asks is the beginning.
+func (m *Machine) lackingFor(wait float64) float64 {
+	now := m.state.Heard
+	if m.state.Lacking.IsZero() || now.Before(m.state.Lacking) {
+		m.state.Lacking = now
+	}
+	return max(0, wait-now.Sub(m.state.Lacking).Seconds())
 }
 
 // wayBack returns the newest of what is older than what was trained last: the point from which the plan in force went
@@ -90,15 +127,11 @@ func (m *Machine) patience(way *back) float64 {
 	if len(way.Forgone) == 0 {
 		return 0
 	}
-	now := m.state.Heard
-	if m.state.Lacking.IsZero() || now.Before(m.state.Lacking) {
-		m.state.Lacking = now
-	}
 	wait := protocol.Patience(way.Lost, m.stepSeconds())
 	if m.state.Stop != nil {
 		wait = max(wait, startSeconds)
 	}
-	return max(0, wait-now.Sub(m.state.Lacking).Seconds())
+	return m.lackingFor(wait)
 }
 
 // roughly says of which kind the number of lost steps is.

@@ -139,6 +139,9 @@ func (m *Machine) retell(now time.Time) []events.Event {
 	}
 	if m.state.EndTold.IsZero() { // a build before November 2026 remembered that the job had ended, and not when
 		m.state.Ended, m.state.EndTold = m.state.Heard, m.state.Heard.Add(-retellAfter)
+		if m.state.Stop != nil && !m.state.Stopped.IsZero() {
+			m.state.Ended = m.state.Stopped // else who is started on purpose now would be taken for one that was restarting then
+		}
 	}
 	if now.Sub(m.state.EndTold) < retellAfter || m.retold.Equal(m.state.EndTold) {
 		return nil

@@ -198,7 +198,9 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	if !m.trusts(consent.Node, consent.Incarnation) {
 		consent.Step = newest(m.noteClaims(consent)) // it has no plan and tells no step
 	}
-	m.begun(consent.Step)
+	if _, was := m.before(consent.Node); was {
+		m.begun(consent.Step)
+	}
 	consent.Measurements, consent.Claims = nil, nil // they are with the links and with the claims of all
 	under.Consents[consent.Node] = consent
 	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))

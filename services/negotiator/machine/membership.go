@@ -18,6 +18,11 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		refusal.Incarnation, refusal.Stopped = join.Incarnation, true
 		return m.refuse(cause, refusal)
 	}
+	if reason := m.givenUp(join.MemoryBytes); reason != "" {
+		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
+		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
+		return m.refuse(cause, refusal)
+	}
 	key, other, full := m.bidOf(join)
 	if other != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, other)

@@ -70,6 +70,7 @@ func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
 	if exit.Step == nil || m.state.Plan == nil || !m.state.trusted(exit.Node, exit.Incarnation) || !m.placed(exit.Node) {
 		return nil
 	}
+	m.begun(*exit.Step)
 	if known.Ends == nil || len(known.Ends) >= mostNodes {
 		known.Ends = map[string]stepEnd{}
 	}

@@ -71,7 +71,10 @@ func (m *Machine) held(window protocol.Window) (held []protocol.Held, disputed [
 // window returns the steps at which a unit can be, by the words of those who have a place in the plan in force. Steps at
 // which no node can be count for nothing.
 func (m *Machine) window() protocol.Window {
-	if m.isFirst() {
+	switch {
+	case m.begins():
+		return protocol.Window{} // what somebody holds of a later step was given up
+	case m.isFirst():
 		return protocol.Possible(nil, 0)
 	}
 	return protocol.Possible(m.steps(), m.state.Plan.ResumeStep)
@@ -104,6 +107,10 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 			named(disputed, name))
 	case len(missing) == 0:
 		return "no step has a live holder of every layer, and " + m.instead(older)
+	}
+	if m.begins() {
+		return fmt.Sprintf("training begins at its first step, and who is here has no %s of it: what was trained before was given up. "+
+			"End the scripts that are left of that, and start them again", named(missing, name))
 	}
 	waits := m.waitingFor(missing)
 	if stop := m.state.Stop; stop != nil {

@@ -160,7 +160,9 @@ func (m *Machine) stepSeconds() float64 {
 
 // activated hears how long a node's usual step is, and how long it stood still.
 func (m *Machine) activated(cause events.Event, activation events.Activation) []events.Event {
-	m.begun(activation.Step)
+	if _, was := m.before(activation.Node); was && activation.Generation == m.state.generation() {
+		m.begun(activation.Step)
+	}
 	m.measure(cause, activation)
 	if member := m.state.Members[activation.Node]; member != nil {
 		m.state.Paces[activation.Node], m.state.Pauses[activation.Node] = activation.StepSeconds, activation.LongestSeconds

@@ -82,6 +82,9 @@ func (m *Machine) lastSnapshot(cause events.Event) []events.Event {
 
 // snapshotWritten notes which units of the last snapshot are written.
 func (m *Machine) snapshotWritten(_ events.Event, part events.SnapshotPart) []events.Event {
+	if _, was := m.before(part.Node); was && part.Plan == m.state.PlanDigest {
+		m.begun(part.Step)
+	}
 	under := m.state.Negotiation
 	if under == nil || under.Phase != protocol.Stopping || part.Step != under.StopStep || part.Plan != m.state.PlanDigest ||
 		part.Tier == memoryTier || !m.trains(part.Node) {
@@ -168,6 +171,9 @@ func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	clear(m.state.Busy)
 }
 
+// restartTime is within which a script that was starting again while the others stopped asks for its place.
+const restartTime = startSeconds * time.Second
+
 // hasStopped says that training has stopped to a node that was only starting its script again while the others stopped: its agent was
 // started before, or holds a part of the state where nobody knows since when it runs. Empty for one that is started on purpose since.
 func (m *Machine) hasStopped(cause events.Event, join events.Join) string {
@@ -177,7 +183,7 @@ func (m *Machine) hasStopped(cause events.Event, join events.Join) string {
 		return ""
 	case join.AgentSeconds > 0 && !cause.Logged.Add(-seconds(join.AgentSeconds)).Before(m.state.Ended):
 		return ""
-	case join.AgentSeconds == 0 && (past == nil || past.Generation > stop.Generation):
+	case join.AgentSeconds == 0 && (past == nil || past.Generation > stop.Generation || cause.Logged.Sub(m.state.Ended) > restartTime):
 		return ""
 	}
 	return fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): it goes on from there once the same "+

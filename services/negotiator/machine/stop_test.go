@@ -102,6 +102,37 @@ func TestWhoWasOnlyRestartingWhileTrainingStoppedIsToldToStopTooAndWhoIsStartedA
 	}
 }
 
+// A memory of before November 2026 tells that the job has stopped, and not when that was told.
+func TestWhoIsStartedOnPurposeAfterAStopThatAnOlderBuildRememberedGoesOn(t *testing.T) {
+	w := stopped(t)
+	w.machine.state.Ended, w.machine.state.EndTold = time.Time{}, time.Time{}
+	w.restart()
+	w.now = w.now.Add(24 * time.Hour)
+	w.hear(events.LeaveRequested, "/node/n9", "n9", &events.Leave{Node: "n9", Reason: "whatever is heard since"})
+	w.run()
+	w.tick(time.Second)
+	w.agentSeconds = 60
+	w.join("n1")
+	w.run()
+	if told := w.refusals("n1"); len(told) > 0 && told[len(told)-1].Stopped {
+		t.Errorf("n1 is told %+v", told[len(told)-1])
+	}
+}
+
+func TestAnAgentThatKeepsWhatItsScriptLeftIsNotToldForEverThatTrainingHasStopped(t *testing.T) {
+	for _, after := range []time.Duration{time.Minute, 24 * time.Hour} {
+		w := stopped(t)
+		w.now = w.now.Add(after)
+		w.trained = map[string]*events.Trained{"n1": {Generation: 1, Step: 7}}
+		w.join("n1")
+		w.run()
+		told := w.refusals("n1")
+		if isTold := len(told) > 0 && told[len(told)-1].Stopped; isTold != (after < restartTime) {
+			t.Errorf("%s after the stop: told %+v", after, told)
+		}
+	}
+}
+
 // lastStop returns the step of which the last snapshot was asked for.
 func (w *world) lastStop() uint64 {
 	return lastAsked[events.SnapshotRequest](w, events.SnapshotRequested).Step

@@ -50,6 +50,7 @@ type world struct {
 
 	agentSeconds float64 // of the agents of who joins; zero: they start no scripts
 
+	gives bool   // who joins runs no script, and gives what the last one left
 	words string // that the job of who joins has its digest of; empty: of "job"
 
 	tiers bool                         // whoever joins may have snapshots
@@ -160,8 +161,12 @@ func (w *world) join(node string) {
 	w.able[node] = !w.rigid[node]
 	w.process[node] = fmt.Sprintf("%s-%d", node, w.sequence)
 	layer := events.LayerProfile{ParameterBytes: 100, OptimizerBytes: 200, GradientBytes: 50, ForwardSeconds: 1, BackwardSeconds: 2}
+	memory := int64(1 << 30)
+	if w.gives {
+		memory = onlyGives
+	}
 	w.hear(events.JoinRequested, "/node/"+node, node, &events.Join{
-		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: 1 << 30, PreCopies: w.able[node],
+		Node: node, Incarnation: w.process[node], Address: cmp.Or(w.host[node], node) + ":1", MemoryBytes: memory, PreCopies: w.able[node],
 		Snapshots: w.tiers, Site: w.site[node], Neighbours: w.neighbours[node], Trained: w.trained[node],
 		AgentSeconds: w.agentSeconds,
 		Job: events.Job{
