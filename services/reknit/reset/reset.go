@@ -23,10 +23,11 @@ import (
 )
 
 const help = `Gives up what a cluster has trained, and has training begin at its first step: of the job that the first node to join brings,
-the same or another. It says what is given up and asks before. Nobody may train: while members live it is refused. Nodes that wait for a
-place begin at once. The log and its history stay, and the next plan is of the next generation. Snapshots stay where they are, and none of
-them counts any more, unless --from-snapshot is given: then training goes on from the newest that the nodes can read, to as many steps as
-their scripts say now.
+the same or another. It says what is given up and asks before. Nobody may train: while members live it is refused. A node that fell
+silent is no member and may live: what it trains is given up too, and what it brings back counts for nothing. Nodes that wait for a place
+begin at once. The log and its history stay, and the next plan is of the next generation. No snapshot counts any more, and those of
+before are removed as new ones are taken: copy what you want to keep. With --from-snapshot training goes on from the newest that the nodes
+can read, to as many steps as their scripts say now: they wait for those that can read it.
 
 Exit status: 0 training begins anew; 1 somebody trains, or nothing was given up; 2 and 4 as everywhere.`
 
@@ -50,7 +51,7 @@ func Command() *cobra.Command {
 	})
 	o.live.Add(command.Flags())
 	command.Flags().BoolVar(&o.yes, "yes", false, "give it up without asking")
-	command.Flags().BoolVar(&o.snapshots, "from-snapshot", false, "go on from the newest snapshot that the nodes can read, if there is one")
+	command.Flags().BoolVar(&o.snapshots, "from-snapshot", false, "go on from the newest snapshot that nodes can read, and wait for one")
 	command.Flags().StringVar(&o.reason, "reason", "reset by a user", "that the log keeps")
 	return command
 }
