@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/changes"
@@ -388,15 +387,5 @@ func TestTheNewestCompleteSnapshotIsToldAndThatNoneIsForTooLong(t *testing.T) {
 	complete(1 << 40)
 	if printed, err := s.run(Status()); err != nil || strings.Contains(printed, "no snapshot is complete") {
 		t.Errorf("%v, of one that is not late:\n%s", err, printed)
-	}
-}
-
-func TestARefusalOfLongAgoIsToldNoMore(t *testing.T) {
-	for ago, told := range map[time.Duration]bool{time.Minute: true, 2 * time.Hour: false} {
-		var o Overview
-		o.takeChanges(nil, &changes.Refusal{At: time.Now().Add(-ago)})
-		if (o.Refused != nil) != told {
-			t.Errorf("a refusal of %v ago: %+v", ago, o.Refused)
-		}
 	}
 }
