@@ -96,6 +96,13 @@ func (o options) since() string {
 	return ""
 }
 
+func (o options) goesOn() string {
+	if o.snapshots {
+		return "goes on from the newest snapshot that the nodes can read, or at the first step if there is none"
+	}
+	return "begins anew"
+}
+
 // answerTime bounds the wait for the negotiator, which decides at once.
 const answerTime = 15 * time.Second
 
@@ -117,7 +124,7 @@ func (o options) ask(ctx context.Context, b *bus.Bus, out io.Writer) error {
 	case err == nil && !waiting.granted:
 		return errors.New("no negotiator answered: the request stands; reknit status says whether one works")
 	case err == nil:
-		fmt.Fprintln(out, "training begins anew: nodes that wait begin at once; for others start the scripts again")
+		fmt.Fprintln(out, "training "+o.goesOn()+": nodes that wait begin at once; for others start the scripts again")
 	}
 	return err
 }

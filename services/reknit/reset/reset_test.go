@@ -2,6 +2,7 @@ package reset
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -94,8 +95,12 @@ func TestNothingIsGivenUpUnlessTheNameOfTheClusterIsTyped(t *testing.T) {
 	if _, found, _ := s.bus.LastEvent(t.Context(), events.EventStream, events.EventSubject("c", events.ResetRequested, "c")); found {
 		t.Error("it was asked for")
 	}
-	for _, given := range [][]string{{"c\n"}, {"", "--yes"}} {
-		if printed, err := s.run(given[0], given[1:]...); err != nil || !strings.Contains(printed, "training begins anew") {
+	for _, given := range [][]string{{"c\n"}, {"", "--yes"}, {"", "--yes", "--from-snapshot"}} {
+		says := "training begins anew: "
+		if slices.Contains(given, "--from-snapshot") {
+			says = "training goes on from the newest snapshot "
+		}
+		if printed, err := s.run(given[0], given[1:]...); err != nil || !strings.Contains(printed, says) {
 			t.Errorf("%q: %q, %v", given, printed, err)
 		}
 	}
