@@ -123,7 +123,7 @@ func (m *Machine) nodesOf(under *negotiation) []events.Member {
 // Trainers that promised to stop are free again, unless another negotiation follows at once.
 func (m *Machine) abort(cause events.Event, reason string, after func(events.Event) []events.Event) []events.Event {
 	under := m.state.Negotiation
-	news := under.Opening.Abandon && m.isNewsTo(under, cause.Logged)
+	news := under.Opening.Abandon && m.mayMend(under, cause.Logged)
 	m.state.Negotiation = nil
 	followed := after(cause)
 	if news && m.state.Hold.Active { // who came may have what is missing
@@ -140,6 +140,14 @@ func (m *Machine) abort(cause events.Event, reason string, after func(events.Eve
 		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
 	})
 	return append([]events.Event{aborted}, followed...)
+}
+
+// mayMend reports whether a change that is due came during a negotiation and may bring what that lacked. A leave brings nothing: one of the
+// last node would have the same negotiation opened again at once, thirty times a second (seed 107 of the simulator).
+func (m *Machine) mayMend(under *negotiation, now time.Time) bool {
+	return slices.ContainsFunc(m.due(now), func(change events.Change) bool {
+		return change.Kind != events.ChangeLeave && !slices.Contains(under.Opening.Changes, change)
+	})
 }
 
 // hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from

@@ -188,3 +188,21 @@ func TestAHeldClusterIsTriedLessAndLessOften(t *testing.T) {
 		t.Fatalf("a cluster that was held for eight hours wrote %d facts", written)
 	}
 }
+
+// What it holds the leaver would give, but nobody is there to take it, nor to bring the layers of those who died.
+func TestTheLastNodeThatWantsToLeaveHasNotTheSameAskedAgainAtOnce(t *testing.T) {
+	w := newWorld(t, 3)
+	w.lose("n2")
+	w.lose("n3")
+	w.hear(events.LeaveRequested, "/node/n1", "n1", &events.Leave{Node: "n1"})
+	w.lacks = 1
+	for before := w.openings(); len(w.queue) > 0; {
+		if event := w.queue[0]; w.openings() > before+9 {
+			t.Fatalf("opened %d times without a pause, last by %s", w.openings()-before, event.Kind)
+		}
+		w.hearNext()
+	}
+	if held := w.held(); held == nil {
+		t.Fatal("expected that the cluster holds")
+	}
+}

@@ -113,15 +113,20 @@ func (w *world) hear(kind events.Kind, source, subject string, payload events.Pa
 // run lets the negotiator hear all that is queued, and all that is answered, until nobody speaks.
 func (w *world) run() {
 	for len(w.queue) > 0 {
-		event := w.queue[0]
-		w.queue = w.queue[1:]
-		w.heard = append(w.heard, event)
-		said, err := w.machine.Handle(event)
-		if err != nil {
-			w.t.Fatalf("%s: %v", event.Kind, err)
-		}
-		w.takeSaid(said)
+		w.hearNext()
 	}
+}
+
+// hearNext lets the negotiator hear the next event of the queue.
+func (w *world) hearNext() {
+	event := w.queue[0]
+	w.queue = w.queue[1:]
+	w.heard = append(w.heard, event)
+	said, err := w.machine.Handle(event)
+	if err != nil {
+		w.t.Fatalf("%s: %v", event.Kind, err)
+	}
+	w.takeSaid(said)
 }
 
 func (w *world) takeSaid(said []events.Event) {
