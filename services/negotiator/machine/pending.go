@@ -40,13 +40,6 @@ func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []even
 	return m.renew(cause)
 }
 
-// isNewsTo reports whether a change that is due waits for the commit of a negotiation.
-func (m *Machine) isNewsTo(under *negotiation, now time.Time) bool {
-	return slices.ContainsFunc(m.due(now), func(change events.Change) bool {
-		return !slices.Contains(under.Opening.Changes, change)
-	})
-}
-
 // renew begins again with the changes that are pending now.
 func (m *Machine) renew(cause events.Event) []events.Event {
 	return m.abort(cause, "the changes are others now", m.openNext)
