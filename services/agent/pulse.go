@@ -55,9 +55,7 @@ func (s *Session) Report(step uint64, stepSeconds, loss float64) {
 		s.loop.done = step
 		s.pulses.next.Step, s.pulses.next.StepSeconds = step, stepSeconds
 		s.pulses.next.Loss, s.pulses.moved = loss, time.Now()
-		before := s.machine.Snapshot().Diverged
-		s.machine.Loss(step, !notFinite)
-		if s.machine.Snapshot().Diverged > 0 && before == 0 {
+		if s.machine.Loss(step, !notFinite) {
 			slog.Warn("the loss is not finite: no snapshot is taken until it is again, and the newest of before stays",
 				"node", s.config.Node, "step", step)
 		}

@@ -9,16 +9,18 @@ import (
 
 // Any overlap with a step that somebody had skipped was taken for asked, however many samples went with it.
 func TestOnlySamplesThatSomebodyAskedForArePassedOverAndLessThanABatchBefore(t *testing.T) {
+	asked := []events.Samples{{First: 24, Count: 12}}
+	twice := []events.Samples{{First: 40, Count: 12}, {First: 24, Count: 12}}
 	for _, c := range []struct {
 		asked   []events.Samples
 		skipped events.Samples
 		ok      bool
 	}{
-		{[]events.Samples{{First: 24, Count: 12}}, events.Samples{First: 24, Count: 12}, true},
-		{[]events.Samples{{First: 24, Count: 12}}, events.Samples{First: 20, Count: 16}, true},                         // the batch is 8 since
-		{[]events.Samples{{First: 24, Count: 12}}, events.Samples{First: 16, Count: 20}, false},                        // a whole batch lies before
-		{[]events.Samples{{First: 24, Count: 12}}, events.Samples{First: 24, Count: 24}, false},                        // as many behind
-		{[]events.Samples{{First: 40, Count: 12}, {First: 24, Count: 12}}, events.Samples{First: 24, Count: 28}, true}, // four lie between
+		{asked, events.Samples{First: 24, Count: 12}, true},
+		{asked, events.Samples{First: 20, Count: 16}, true},  // the batch is 8 since
+		{asked, events.Samples{First: 16, Count: 20}, false}, // a whole batch lies before
+		{asked, events.Samples{First: 24, Count: 24}, false}, // as many behind
+		{twice, events.Samples{First: 24, Count: 28}, true},  // four lie between
 		{[]events.Samples{{First: 44, Count: 12}, {First: 24, Count: 12}}, events.Samples{First: 24, Count: 32}, false},
 		{nil, events.Samples{First: 24, Count: 12}, false},
 	} {

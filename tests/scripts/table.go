@@ -31,7 +31,7 @@ var rows = []row{
 	{wrong: "no-batch", what: "batch is out of range", alone: true, where: script,
 		says: []string{"refused at", ": batch", "got 0"}},
 	{wrong: "word", what: "an argument is a word that is none", alone: true, where: script,
-		says: []string{": kind", "data-parallel", "data-para"}},
+		says: []string{": kind", "data-parallel", "data-wise"}},
 	{wrong: "unknown", what: "an argument is none of join", alone: true, where: script, says: []string{"batchsize"}},
 	{wrong: "no-units", what: "there is no state", alone: true, where: script, says: []string{"refused at", "units"}},
 	{wrong: "none", what: "the URL names no server", alone: true, settings: []string{"REKNIT_NATS_URL=nats://127.0.0.1:1"}, where: script,

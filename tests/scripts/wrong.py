@@ -33,7 +33,7 @@ def job_of(wrong):
     settings = {"units": [8, 8], "batch": 12, "micro_batch": 1, "digest": "numbers", "total_steps": STEPS}
     settings.update({
         "batch": {"batch": 24}, "model": {"units": [8, 16]}, "data": {"digest": "other numbers"}, "divisor": {"micro_batch": 5},
-        "no-batch": {"batch": 0}, "word": {"kind": "data-paralell"}, "unknown": {"batchsize": 12}, "no-units": {"units": []},
+        "no-batch": {"batch": 0}, "word": {"kind": "data-wise"}, "unknown": {"batchsize": 12}, "no-units": {"units": []},
     }.get(wrong, {}))
     return reknit.join(**settings)
 

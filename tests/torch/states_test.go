@@ -14,7 +14,8 @@ func TestWorkersTellOneStateOfEachStepToTheBit(t *testing.T) {
 	err := CompareReplicas([]Step{
 		told("a", 1, 5), told("b", 1, 5), told("a", 3, 7), told("b", 3, 7.5), told("a", 2, 6), told("b", 2, 6+1e-15),
 	})
-	if want := "2 states differ between workers, the first after step 2: a has [2 6], and b [2 6.000000000000001]"; err == nil || err.Error() != want {
+	want := "2 states differ between workers, the first after step 2: a has [2 6], and b [2 6.000000000000001]"
+	if err == nil || err.Error() != want {
 		t.Errorf("got %v, expected %s", err, want)
 	}
 }

@@ -22,14 +22,16 @@ type pace struct {
 func (m *Machine) Computed(seconds float64) { m.computed = seconds }
 
 // Loss tells whether that of the step which the trainer is about to complete is finite. One that this node does not know counts as
-// finite. From the first one that is not no snapshot is taken until one is again.
-func (m *Machine) Loss(step uint64, finite bool) {
+// finite. From the first one that is not no snapshot is taken until one is again. It reports whether this step is that first one.
+func (m *Machine) Loss(step uint64, finite bool) (diverges bool) {
+	diverges = !finite && m.diverged == 0
 	switch {
 	case finite:
 		m.diverged = 0
-	case m.diverged == 0:
+	case diverges:
 		m.diverged = step
 	}
+	return diverges
 }
 
 // Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first

@@ -126,16 +126,9 @@ func (m *Machine) givenUp(memory int64) string {
 // refuseGivers refuses those who wait without a script.
 func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
-		joiner := m.state.Joiners[node]
-		reason := m.givenUp(joiner.MemoryBytes)
-		if reason == "" {
-			continue
+		if reason := m.givenUp(m.state.Joiners[node].MemoryBytes); reason != "" {
+			said = append(said, m.turnOut(cause, node, reason)...)
 		}
-		refusal := refusalOf(events.ChangeJoin, node, reason)
-		refusal.Incarnation, refusal.OtherJob = joiner.Incarnation, true
-		said = append(said, m.refuse(cause, refusal)...)
-		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool { return change.Node == node })
-		m.dropJoiner(node)
 	}
 	return said
 }

@@ -146,13 +146,18 @@ func (m *Machine) refuseOthers(cause events.Event, whose string) (said []events.
 		if !known || m.differ(*m.state.Job, *job) == nil {
 			continue
 		}
-		refusal := refusalOf(events.ChangeJoin, node, m.saysOther(*job)+"; "+whose)
-		refusal.Incarnation, refusal.OtherJob = joiner.Incarnation, true
-		said = append(said, m.refuse(cause, refusal)...)
-		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool { return change.Node == node })
-		m.dropJoiner(node)
+		said = append(said, m.turnOut(cause, node, m.saysOther(*job)+"; "+whose)...)
 	}
 	return said
+}
+
+// turnOut refuses a node that waits, for its job is not the cluster's.
+func (m *Machine) turnOut(cause events.Event, node, reason string) []events.Event {
+	refusal := refusalOf(events.ChangeJoin, node, reason)
+	refusal.Incarnation, refusal.OtherJob = m.state.Joiners[node].Incarnation, true
+	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool { return change.Node == node })
+	m.dropJoiner(node)
+	return m.refuse(cause, refusal)
 }
 
 // agreeing returns how many of those who wait train the cluster's job, and how many at least must come before it is decided which that is.

@@ -227,7 +227,7 @@ func (m *Machine) putOnHold(step uint64, s *suspect, why string) {
 func (m *Machine) whyHeld(step uint64, s *suspect) string {
 	return fmt.Sprintf("step %d is held with its %v: the trainers of %s ended in it, one after the other. Mend what ends "+
 		"them, and run reknit step retry; or have its samples passed over by reknit step skip. The last ended by: %s", step,
-		m.samplesOf(step), namedNodes(s.Died), s.Reason)
+		m.samplesOf(step), named(s.Died, itself), s.Reason)
 }
 
 // whyAgain tells of a step whose samples are passed over only where training goes on from it: a plan trains what lies before it first.
@@ -235,10 +235,8 @@ func (m *Machine) whyAgain(step, resume uint64, s *suspect) string {
 	return fmt.Sprintf("step %d is held with its %v, which are passed over: training went back before it, the trainer of %s ended in it "+
 		"again, and what it had made is lost, so that training would go on from step %d and end there again. Start another node, which "+
 		"keeps what is made, or mend what ends trainers, and run reknit step retry. The last ended by: %s", step,
-		m.samplesOf(step), namedNodes(s.Died), resume, s.Reason)
+		m.samplesOf(step), named(s.Died, itself), resume, s.Reason)
 }
-
-func namedNodes(nodes []string) string { return named(nodes, func(node string) string { return node }) }
 
 // samplesOf returns those of the step after so many completed ones.
 func (m *Machine) samplesOf(step uint64) events.Samples {

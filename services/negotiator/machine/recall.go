@@ -21,8 +21,8 @@ const (
 	// youngSeconds is within which whoever lost the log's store is back: agents look for their server each 0.25 to 0.5 s, and ask for
 	// a place as soon as they see that the log is another one. A log is not begun anew before.
 	youngSeconds = 2
-	// fewSeconds is for how long the others are waited for if fewer than half of those who trained under a plan tell of it: one that was cut off
-	// may know of a later one, which would be lost, and one alone may lie.
+	// fewSeconds is for how long the others are waited for if fewer than half of those who trained under a plan tell of it. One that was
+	// cut off may know of a later plan, which would be lost, and one alone may lie.
 	fewSeconds = 30
 	// mostRecalls is how many nodes are asked for the plan: it is long, and all have the same.
 	mostRecalls = 3

@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
 )
 
 // site is a cluster c of which the test is everybody: asked to begin anew, the negotiator says an answer.
@@ -26,21 +26,9 @@ type site struct {
 
 func newSite(t *testing.T, kind events.Kind, answer events.Payload) *site {
 	t.Helper()
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t, b, server.URL(), new(sync.WaitGroup)}
-	_, err = b.Conn().Subscribe(events.EventSubject("c", events.ResetRequested, "c"), func(asked *nats.Msg) {
+	b, url := scene.Begin(t, "c")
+	s := &site{t, b, url, new(sync.WaitGroup)}
+	_, err := b.Conn().Subscribe(events.EventSubject("c", events.ResetRequested, "c"), func(asked *nats.Msg) {
 		var request struct{ ID string }
 		if err := json.Unmarshal(asked.Data, &request); err != nil {
 			t.Error(err)

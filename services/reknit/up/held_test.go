@@ -6,26 +6,13 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/shared/embedded"
+	"github.com/reknit/reknit/services/reknit/internal/scene"
 )
 
 func TestWhoLooksAtTheTerminalOfUpIsToldWhyTheClusterHolds(t *testing.T) {
-	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(server.Shutdown)
-	b, err := bus.Connect(t.Context(), bus.Config{URL: server.URL(), Name: "test", Cluster: "c"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if err := b.Provision(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	b, url := scene.Begin(t, "c")
 	said := make(chan string, 2)
-	end, err := tellHolds(server.URL(), "c", func(text string) { said <- text })
+	end, err := tellHolds(url, "c", func(text string) { said <- text })
 	if err != nil {
 		t.Fatal(err)
 	}

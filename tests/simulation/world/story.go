@@ -127,7 +127,8 @@ var tellers = map[events.Kind]func(events.Event) string{
 		if c.LostSteps == 0 {
 			return c.Negotiation
 		}
-		return fmt.Sprintf("%s: %s %d steps are lost", c.Negotiation, map[bool]string{false: "about", true: "at most"}[c.AtMost], c.LostSteps)
+		about := map[bool]string{false: "about", true: "at most"}[c.AtMost]
+		return fmt.Sprintf("%s: %s %d steps are lost", c.Negotiation, about, c.LostSteps)
 	}),
 	events.NegotiationOverdue: teller(func(o events.Overdue) string {
 		return strings.TrimSpace(fmt.Sprintf("%s %s, round %d %s", o.Negotiation, o.Phase, o.Round, o.Node))
@@ -152,7 +153,9 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.StepDelayed: teller(func(d events.StepDelay) string {
 		return fmt.Sprintf("step %d of generation %d: %s", d.Step, d.Generation, d.Reason)
 	}),
-	events.ConsentDelayed:   teller(func(d events.Delay) string { return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason) }),
+	events.ConsentDelayed: teller(func(d events.Delay) string {
+		return fmt.Sprintf("%s by %v s: %s", d.Negotiation, d.Seconds, d.Reason)
+	}),
 	events.ReleaseRequested: teller(func(r events.ReleaseRequest) string { return toldRelease(r.Step, r.Skip) }),
 	events.ReleaseRefused:   teller(func(r events.ReleaseRefusal) string { return r.Reason }),
 	events.StepReleased:     teller(func(r events.Release) string { return toldRelease(r.Step, r.Skip) + ", " + r.Samples.String() }),
