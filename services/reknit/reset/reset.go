@@ -98,7 +98,7 @@ func (o options) since() string {
 
 func (o options) goesOn() string {
 	if o.snapshots {
-		return "goes on from the newest snapshot that the nodes can read, or at the first step if there is none"
+		return "goes on from the newest snapshot that the nodes can read, and waits for one"
 	}
 	return "begins anew"
 }
