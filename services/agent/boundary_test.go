@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -115,7 +116,8 @@ func TestANodeWhosePeersAllFailAtOnceTellsOfEachInHeartbeatsThatAreValid(t *test
 	h := newHub(t)
 	h.join("n1")
 	pulses := make(chan *nats.Msg, 1024)
-	if _, err := h.bus.Conn().ChanSubscribe(events.PulseSubject("c", "n1"), pulses); err != nil {
+	_, err := h.bus.Conn().ChanSubscribe(events.PulseSubject("c", "n1"), pulses)
+	if err := errors.Join(err, h.bus.Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
 	session, told, twice := h.sessions[0], map[string]bool{}, map[string]bool{}

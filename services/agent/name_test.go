@@ -78,7 +78,8 @@ func TestASecondProcessOfANameInUseLeavesTheFolderOfItsShards(t *testing.T) {
 func TestOneWhoDoesNotAnswerDoesNotKeepItsName(t *testing.T) {
 	h := newHub(t)
 	var asked atomic.Int32
-	if _, err := h.bus.Conn().Subscribe(events.ProbeSubject("c", "n1"), func(*nats.Msg) { asked.Add(1) }); err != nil {
+	_, err := h.bus.Conn().Subscribe(events.ProbeSubject("c", "n1"), func(*nats.Msg) { asked.Add(1) })
+	if err := errors.Join(err, h.bus.Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
 	h.join("n1")

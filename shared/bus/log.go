@@ -19,7 +19,9 @@ import (
 var ErrLogReplaced = errors.New("the event log is another one: its store was wiped, lost its end, or is older")
 
 // sureAfter is how long a log on several servers may seem to end too early: a leader that has just been elected may have to catch up. On
-// one server a shorter log is another one at once: within this time others would write beyond what was read, and hide it.
+// one server a shorter log is another one at once: within this time others would write beyond what was read, and hide it. A log that is
+// missing is made after this time: a server forgets a deleted stream before its files are gone, and one that is made meanwhile goes on
+// from them and answers nobody (nats-server 2.15.2).
 var sureAfter = 2 * time.Second
 
 // mark tells one log from another.
@@ -210,7 +212,7 @@ func (b *Bus) lookIfMissing(err error) {
 // makeSure compares the log with the one that is known. All streams that are missing are made if it is another.
 func (b *Bus) makeSure(ctx context.Context) error {
 	differs, info, err := b.compareLog(ctx)
-	if errors.Is(differs, errShorter) && info.Config.Replicas > 1 {
+	if errors.Is(differs, errShorter) && info.Config.Replicas > 1 || errors.Is(err, jetstream.ErrStreamNotFound) {
 		select {
 		case <-time.After(sureAfter):
 		case <-ctx.Done():

@@ -120,7 +120,7 @@ func TestAStreamThatIsMadeWithoutAnAnswerIsFoundAndNotMadeAgain(t *testing.T) {
 		}
 		_ = request.Respond([]byte(answer))
 	})
-	if err != nil {
+	if err := errors.Join(err, other.Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Provision(ctx); err != nil {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +42,7 @@ func TestACopyThatIsOvertakenWhileItAsksStandsBy(t *testing.T) {
 	f := newFixture(t)
 	leases, address, asks := f.said(events.LeaseTaken), freeAddress(t), 0
 	negotiator := events.Speaker{Source: "/negotiator", Cluster: cluster}
-	if _, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator"), func(ask *nats.Msg) {
+	_, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator"), func(ask *nats.Msg) {
 		if asks++; asks > 1 {
 			_ = ask.Respond(nil)
 			return
@@ -50,7 +51,8 @@ func TestACopyThatIsOvertakenWhileItAsksStandsBy(t *testing.T) {
 		if _, err := f.bus.Publish(f.ctx, negotiator.First(time.Now(), "other", events.LeaseTaken, "negotiator", lease)); err != nil {
 			t.Error(err)
 		}
-	}); err != nil {
+	})
+	if err := errors.Join(err, f.bus.Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
 	f.run(service.Options{Machine: &clerk{}, Address: address})
@@ -70,7 +72,7 @@ func TestACopyGivesOneThatWorkedTheTimeToReconnect(t *testing.T) {
 			asked <- struct{}{}
 			_ = ask.Respond(nil)
 		})
-		if err != nil {
+		if err := errors.Join(err, f.bus.Conn().Flush()); err != nil {
 			t.Error(err)
 		}
 		return answers

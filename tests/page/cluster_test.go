@@ -287,7 +287,7 @@ func (c *cluster) answerProbes() {
 			_ = message.Respond(data)
 		}
 	})
-	if err != nil {
+	if err := errors.Join(err, c.bus.Conn().Flush()); err != nil {
 		c.t.Fatal(err)
 	}
 }
