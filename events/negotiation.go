@@ -152,7 +152,8 @@ type Overdue struct {
 	Negotiation string `json:"negotiation" is:"token"` // "none" where the cluster holds and is to be tried again
 	Phase       string `json:"phase" is:"token"`
 	Round       int    `json:"round"` // counts within the phase
-	// Node is the one whose wait or deadline is over, where the phase is none of a negotiation but joining or leaving.
+	// Node is the one whose wait or deadline is over, where the phase is none of a negotiation but joining or leaving. Where it is asking,
+	// a user's request was heard, and how old that is decides what comes of it.
 	Node string `json:"node,omitempty"`
 }
 

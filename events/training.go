@@ -99,14 +99,22 @@ type ResetRefusal struct {
 	Reason string `json:"reason" is:"reason"`
 }
 
-// JobReset says that what was trained is given up. The next plan is of the next generation, begins at step 0, and its job is that of the
+// JobReset says that what was trained is given up. It is told again once a day until there is a plan, with another id and the time of the
+// first. The next plan is of the next generation, begins at step 0, and its job is that of the
 // first node to join. No snapshot counts that was taken before, unless that was asked for.
 type JobReset struct {
 	Generation uint64 `json:"generation" is:"min=1"` // of the plan in force, under which nobody trains any more
 	Reason     string `json:"reason" is:"reason"`    // of who asked for it
 	// Snapshots tells that training goes on from the newest snapshot of it instead, where joiners can read one whole.
-	Snapshots bool `json:"snapshots,omitempty"`
+	Snapshots bool   `json:"snapshots,omitempty"`
+	Step      uint64 `json:"step,omitempty"` // completed ones that are given up, as far as anybody told
+	// Silent are nodes that had a place and of which nobody knows that they have ended, 64 at most: they may live, and what they train is
+	// given up.
+	Silent []string `json:"silent,omitempty" is:"count=0..64,each=token"`
 }
+
+// MostSilent is how many nodes a reset names.
+const MostSilent = 64
 
 // UnitDigest names the content of a layer's state.
 type UnitDigest struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator/profile"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
 // Training begins at its first step, though there was a plan, where nothing was made of it: all its processes have ended, as their agents
@@ -26,7 +27,7 @@ func (m *Machine) begins() bool {
 
 // mayBegin reports whether training begins anew if a plan is negotiated now.
 func (m *Machine) mayBegin() bool {
-	return m.state.Plan != nil && len(m.state.Members) == 0 && (m.state.Anew != "" || m.state.Unbegun && m.madeNothing())
+	return m.state.Plan != nil && len(m.state.Members) == 0 && (m.state.Reset != nil || m.state.Unbegun && m.madeNothing())
 }
 
 // trusts reports whether what a member says it holds needs no proof in the negotiation under way.
@@ -44,8 +45,11 @@ func (m *Machine) allEnded() bool {
 // heedsSnapshots reports whether snapshots count. A user who has training begin anew says whether they do. If no step was made since
 // training began, there is none of it: all that can be read was given up before.
 func (m *Machine) heedsSnapshots() bool {
-	return m.state.Plan == nil || m.state.AnewFrom || !m.begins()
+	return m.state.Plan == nil || m.fromSnapshots() || !m.begins()
 }
+
+// fromSnapshots reports whether a user has training go on from the newest snapshot.
+func (m *Machine) fromSnapshots() bool { return m.state.Reset != nil && m.state.Reset.Snapshots }
 
 // madeNothing reports whether all who had a place in the plan in force are known to make no step any more: they are proven to be gone, or
 // their agents, which keep what they left, told so when they asked for a place again.
@@ -83,14 +87,18 @@ func (m *Machine) begun(step uint64) { m.state.Unbegun = m.state.Unbegun && step
 // resetRequested gives up what was trained, unless somebody trains.
 func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest) []events.Event {
 	if reason := m.cannotReset(); reason != "" {
-		return []events.Event{m.speaker.Say(cause, events.ResetRefused, m.settings.Cluster, &events.ResetRefusal{Reason: reason})}
+		return []events.Event{m.refuseReset(cause, reason)}
 	}
-	isRepeated := m.state.Anew != "" && m.state.AnewFrom == request.Snapshots
+	before := m.state.Reset
+	isRepeated := before != nil && before.Snapshots == request.Snapshots
 	if !isRepeated {
-		m.forgetTraining(inShort(request.Reason), request.Snapshots)
+		reset := m.resetOf(request)
+		if before != nil {
+			reset.Step, reset.Silent = before.Step, before.Silent // all else that told of them was forgotten
+		}
+		m.forgetTraining(&reset, cause.Logged)
 	}
-	said := append(m.refuseGivers(cause), m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster,
-		&events.JobReset{Generation: m.state.generation(), Reason: m.state.Anew, Snapshots: request.Snapshots}))
+	said := append(m.refuseGivers(cause), m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster, m.state.Reset))
 	switch {
 	case isRepeated:
 		return said // what is under way answers it
@@ -98,6 +106,46 @@ func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest
 		return append(said, m.renew(cause)...)
 	}
 	return append(said, m.openNext(cause)...)
+}
+
+// resetOf returns what a reset gives up: how far training had come, and who may live and train on.
+func (m *Machine) resetOf(request events.ResetRequest) events.JobReset {
+	reset := events.JobReset{
+		Generation: m.state.generation(), Reason: inShort(request.Reason), Snapshots: request.Snapshots,
+	}
+	reset.Step, _ = protocol.Reached(slices.Collect(maps.Values(m.state.Fallen)), m.state.Plan.ResumeStep, 0, 0)
+	switch end, stop := m.state.Complete, m.state.Stop; {
+	case end != nil:
+		reset.Step = end.Step
+		return reset
+	case stop != nil:
+		reset.Step = stop.Step
+	}
+	for _, node := range placedBy(m.state.Plan) {
+		member, _ := m.before(node)
+		hasEnded := m.state.Gone[node] == member.Incarnation || m.state.Blank[node] == member.Incarnation || m.state.Joiners[node] != nil
+		if !hasEnded && len(reset.Silent) < events.MostSilent {
+			reset.Silent = append(reset.Silent, node)
+		}
+	}
+	return reset
+}
+
+func (m *Machine) refuseReset(cause events.Event, reason string) events.Event {
+	return m.speaker.Say(cause, events.ResetRefused, m.settings.Cluster, &events.ResetRefusal{Reason: reason})
+}
+
+// begunAnew hears its own word that what was trained is given up. One that has lost its memory learns so.
+func (m *Machine) begunAnew(cause events.Event, reset events.JobReset) []events.Event {
+	isOf := m.state.Plan != nil && m.state.generation() == reset.Generation
+	switch {
+	case m.state.Reset != nil && isOf:
+		m.state.EndTold = cause.Logged
+	case isOf && m.state.Negotiation == nil && m.state.Committed.Before(cause.Logged):
+		m.forgetTraining(&reset, cause.Time) // it may be told again, days later
+		m.state.EndTold = cause.Logged
+	}
+	return nil
 }
 
 // cannotReset says why training does not begin anew; empty where it does.
@@ -134,9 +182,9 @@ func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
 }
 
 // forgetTraining has the next plan begin training. Nodes that wait for a place wait on.
-func (m *Machine) forgetTraining(reason string, snapshots bool) {
-	m.state.Anew, m.state.AnewFrom, m.state.Complete, m.state.Stop = reason, snapshots, nil, nil
-	m.state.Ended, m.state.EndTold, m.state.Finals = time.Time{}, time.Time{}, nil
+func (m *Machine) forgetTraining(reset *events.JobReset, now time.Time) {
+	m.state.Reset, m.state.Complete, m.state.Stop = reset, nil, nil
+	m.state.Ended, m.state.EndTold, m.state.Finals = now, now, nil
 	m.state.Paused, m.state.Ask, m.state.Lacking, m.state.Recall = true, false, time.Time{}, recall{}
 	m.state.Poison = poison{Holds: m.state.Poison.Holds}
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
@@ -173,7 +221,7 @@ func (m *Machine) isGone(missing []int) bool {
 // nobodyLeft says how training goes on where all have ended.
 func (m *Machine) nobodyLeft() string {
 	switch {
-	case m.state.Anew != "":
+	case m.state.Reset != nil:
 		return "no node is left: training begins anew once nodes join"
 	case m.begins():
 		return "no node is left, and no step was made: training begins once nodes join"

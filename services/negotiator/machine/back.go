@@ -31,7 +31,7 @@ func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	units := m.state.Job.Units()
 	point, missing, ok := protocol.ResumePoint(units, held)
 	switch {
-	case m.begins() && m.state.AnewFrom:
+	case m.begins() && m.fromSnapshots():
 		return m.fromSnapshot()
 	case m.isFirst():
 		if first, ok := m.wayBack(point, ok); ok { // step 0, which anybody can make, is older than any snapshot

@@ -18,7 +18,7 @@ const rememberedLeavers = 4
 func (m *Machine) commit(cause events.Event) []events.Event {
 	under := m.state.Negotiation
 	if m.state.Unbegun = under.StopStep == 0 && (m.isFirst() || m.state.Unbegun); under.Opening.Begins {
-		m.state.Data, m.state.Anew, m.state.AnewFrom = protocol.Data{}, "", false
+		m.state.Data, m.state.Reset = protocol.Data{}, nil
 		// Scripts were started again since, and may be mended.
 		m.state.Poison = poison{Holds: m.state.Poison.Holds, Skipped: m.state.Poison.Skipped}
 	}

@@ -118,7 +118,7 @@ func (m *Machine) conclude(ended, told time.Time) {
 
 // completed hears its own word that the job is done. One that has lost its memory learns so.
 func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Event {
-	if m.state.Anew != "" || end.Generation < m.state.generation() {
+	if m.state.Reset != nil || end.Generation < m.state.generation() {
 		return nil // of training that was given up since
 	}
 	m.state.Complete = &end
@@ -130,11 +130,14 @@ func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Even
 // for as long as the cluster is there; for two of them the negotiator may be away.
 const retellAfter = events.EventAge / 3
 
-// retell says once more that the job is complete, or has stopped, and when it was, before the log forgets it. It goes by the time, not by
+// retell says once more that the job is complete, has stopped or is to begin anew, and since when, before the log forgets it. It goes by the time, not by
 // the last event and the ticks since: for days nobody may say anything, and a restart forgets the ticks.
 func (m *Machine) retell(now time.Time) []events.Event {
 	kind, payload, how := events.TrainingCompleted, events.Payload(m.state.Complete), "complete-"
-	if m.state.Complete == nil {
+	switch {
+	case m.state.Reset != nil:
+		kind, payload, how = events.TrainingReset, m.state.Reset, "reset-"
+	case m.state.Complete == nil:
 		kind, payload, how = events.TrainingStopped, m.state.Stop, "stopped-"
 	}
 	if m.state.EndTold.IsZero() { // a build before November 2026 remembered that the job had ended, and not when
@@ -185,14 +188,12 @@ var afterwards = events.Handlers[*Machine]{
 			OtherJob: m.saysOther(join.Job) != "", // else what it came to train is trained
 		})
 	}),
-	events.TrainingCompleted: events.Handling((*Machine).completed),
-	events.ResetRequested:    events.Handling((*Machine).resetRequested),
-	events.StopRequested: events.Handling(func(m *Machine, cause events.Event, _ events.StopRequest) []events.Event {
-		return []events.Event{m.refuseStop(cause, m.isComplete())}
-	}),
-	events.ReleaseRequested: events.Handling(func(m *Machine, cause events.Event, request events.ReleaseRequest) []events.Event {
-		return []events.Event{m.refuseRelease(cause, request, m.isComplete())}
-	}),
+	events.TrainingCompleted:  events.Handling((*Machine).completed),
+	events.TrainingReset:      events.Handling((*Machine).begunAnew),
+	events.ResetRequested:     (*Machine).asked,
+	events.StopRequested:      (*Machine).asked,
+	events.ReleaseRequested:   (*Machine).asked,
+	events.NegotiationOverdue: events.Handling((*Machine).answer),
 	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
 		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})
 	}),

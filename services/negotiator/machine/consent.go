@@ -12,7 +12,7 @@ import (
 
 // openNext opens a negotiation of the changes that are due, if there are any and enough nodes that train one job.
 func (m *Machine) openNext(cause events.Event) []events.Event {
-	return append(m.elect(cause), m.openDue(cause)...)
+	return slices.Concat(m.elect(cause), m.extend(cause), m.openDue(cause))
 }
 
 func (m *Machine) openDue(cause events.Event) []events.Event {
@@ -27,6 +27,9 @@ func (m *Machine) openDue(cause events.Event) []events.Event {
 	case m.isOutdone():
 		return m.holdOlder(cause)
 	case m.lacks() > 0:
+		if m.state.Hold.Seconds > gatherSeconds {
+			m.state.Hold.Seconds = 0 // whoever came since says what the others wait for
+		}
 		m.gather(gatherSeconds)
 		return nil
 	case len(m.state.after(changes)) == 0:

@@ -203,8 +203,7 @@ func itself(node string) string { return node }
 func (m *Machine) bidOf(join events.Join) (key, other, full string) {
 	if m.isDecided() {
 		m.takeJob(join)
-		m.extend(join.Job)
-		if other = m.saysOther(join.Job); other != "" {
+		if other = m.saysOther(join.Job); other != "" && !m.mayExtend(join.Job) {
 			return "", other, ""
 		}
 	}

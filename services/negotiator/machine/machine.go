@@ -79,14 +79,15 @@ var handlers = events.Handlers[*Machine]{
 	events.ReplicaDiverged:     events.Handling((*Machine).diverged),
 	events.TrainingDigested:    events.Handling((*Machine).digested),
 	events.TrainingCompleted:   events.Handling((*Machine).completed),
-	events.StopRequested:       events.Handling((*Machine).stopRequested),
-	events.ResetRequested:      events.Handling((*Machine).resetRequested),
+	events.StopRequested:       (*Machine).asked,
+	events.ResetRequested:      (*Machine).asked,
 	events.SnapshotWritten:     events.Handling((*Machine).snapshotWritten),
 	events.SnapshotCompleted:   events.Handling((*Machine).snapshotCompleted),
 	events.TrainingStopped:     events.Handling((*Machine).stopped),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
 	events.LogAccepted:         events.Handling((*Machine).accepted),
-	events.ReleaseRequested:    events.Handling((*Machine).releaseRequested),
+	events.ReleaseRequested:    (*Machine).asked,
+	events.TrainingReset:       events.Handling((*Machine).begunAnew),
 }
 
 // Hears returns the kinds of event the machine handles.

@@ -61,6 +61,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		Trained:     join.Trained,
 		Asked:       cause.Logged,
 		Bid:         key,
+		Steps:       join.Job.Steps,
 	}
 	said := m.takeTurn(cause, join.Node)
 	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}

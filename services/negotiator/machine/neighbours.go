@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -64,6 +65,9 @@ func (m *Machine) dropJoiner(node string) {
 		}
 	}
 	delete(m.state.Joiners, node)
+	if m.state.Stop != nil && len(m.state.Joiners) == 0 {
+		m.state.Lacking = time.Time{} // whoever comes next has others waited for from then on
+	}
 }
 
 // apart reports whether two nodes must not use a direct link.

@@ -56,6 +56,8 @@ func (m *Machine) refuseRelease(cause events.Event, request events.ReleaseReques
 func (m *Machine) cannotRelease(request events.ReleaseRequest) string {
 	known := &m.state.Poison
 	switch held, done := known.Held, known.Released; {
+	case m.state.Complete != nil:
+		return m.isComplete()
 	case held == nil && done != nil && done.Hold == request.Hold:
 		return "this step was released already, the other way: " + done.Reason
 	case held == nil:

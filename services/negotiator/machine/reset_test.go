@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -212,4 +213,110 @@ func TestWhoeverKeepsWhatWasGivenUpWithoutAScriptDefinesNoJob(t *testing.T) {
 	w.joins(12, "n3")
 	w.tick(5 * time.Second)
 	w.first(before+1, "n3")
+}
+
+func TestAResetTellsTheStepThatItGivesUpAndWhoMayLive(t *testing.T) {
+	w := newWorld(t, 3)
+	w.step = 40
+	w.prove(40, "n1")
+	w.hear(events.NodeLost, "/monitor", "n2", &events.NodeState{Node: "n2", Incarnation: w.process["n2"], Step: 41, Reason: "no heartbeat"})
+	w.prove(41, "n3")
+	for range 2 { // asked for again, it is told again
+		if refused := w.reset(); refused != "" {
+			t.Fatal(refused)
+		}
+		if told := lastAsked[events.JobReset](w, events.TrainingReset); told.Step != 41 || !slices.Equal(told.Silent, []string{"n2"}) {
+			t.Errorf("told %+v", told)
+		}
+		w.restart()
+	}
+}
+
+func TestAResetIsToldAgainEachDayUntilThereIsAPlan(t *testing.T) {
+	w := resets(t, false)
+	at, first := w.now, lastAsked[events.JobReset](w, events.TrainingReset)
+	for range 7 * 2 {
+		w.now = w.now.Add(12 * time.Hour)
+		w.restart()
+		w.tick(time.Second)
+	}
+	told := 0
+	for _, event := range w.said {
+		if event.Kind == events.TrainingReset {
+			told++
+			if again := must[events.JobReset](t, event); event.Time.Sub(at).Abs() > time.Second || again.Reason != first.Reason {
+				t.Errorf("told of %v: %+v", event.Time, again)
+			}
+		}
+	}
+	if told != 1+7 {
+		t.Errorf("in a week it is told %d times", told)
+	}
+	w.joins(12, "n3", "n4")
+	w.tick(5 * time.Second)
+	w.first(2, "n3 n4")
+	before := len(w.said)
+	w.now = w.now.Add(48 * time.Hour)
+	w.tick(time.Second)
+	if slices.ContainsFunc(w.said[before:], func(event events.Event) bool { return event.Kind == events.TrainingReset }) {
+		t.Error("it is told behind the plan")
+	}
+}
+
+// Its memory is gone, and the log has dropped the request.
+func TestANegotiatorThatHearsItsWordOfAResetAgainKnowsOfIt(t *testing.T) {
+	w := newWorld(t, 2)
+	w.tiers, w.step = true, 40
+	w.lose("n1")
+	w.lose("n2")
+	w.run()
+	w.now = w.now.Add(time.Hour)
+	w.hear(events.TrainingReset, "/negotiator", "opticks", &events.JobReset{Generation: 1, Reason: "a wrong learning rate"})
+	w.run()
+	w.reads = map[string][]events.Snapshot{"n3": {snapshotOf(30, w.machine.state.PlanDigest, 0, 3)}}
+	w.step = 0
+	w.joins(12, "n3", "n4")
+	w.tick(5 * time.Second)
+	w.first(2, "n3 n4")
+	w.hear(events.TrainingReset, "/negotiator", "opticks", &events.JobReset{Generation: 1, Reason: "a wrong learning rate"})
+	w.run()
+	if w.machine.state.Reset != nil || len(w.machine.state.Members) != 2 {
+		t.Error("what it said before the plan gives that up, too")
+	}
+}
+
+// A build of before December 2026 remembered why, and nothing else.
+func TestAResetThatAnOlderBuildRememberedStands(t *testing.T) {
+	w := resets(t, true)
+	w.machine.state.Reset = nil
+	snapshot, err := w.machine.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	older := strings.Replace(string(snapshot), `"heard"`, `"anew":"a wrong learning rate","anewFrom":true,"heard"`, 1)
+	if err := w.machine.Restore([]byte(older)); err != nil {
+		t.Fatal(err)
+	}
+	if !w.machine.begins() || !w.machine.fromSnapshots() || w.machine.state.Reset.Generation != 1 {
+		t.Errorf("it remembers %+v", w.machine.state.Reset)
+	}
+}
+
+// A reading of hostile nodes: one said at generation 1 that it held step 1,000,000, and everybody began there.
+func TestWhatANodeSaysToHoldBeyondTheFirstStepDecidesNothingInTheVeryFirstPlan(t *testing.T) {
+	w := newEmptyWorld(t, 3, 0)
+	w.deaf["n9"] = true
+	w.joins(12, "n1", "n2", "n9")
+	w.tick(time.Second)
+	w.hasAt(map[string]uint64{"n9": 1_000_000})
+	w.first(1, "n1 n2 n9")
+
+	w = newEmptyWorld(t, 1, 0)
+	w.deaf["n9"] = true
+	w.joins(12, "n9")
+	w.tick(time.Second)
+	w.hasAt(map[string]uint64{"n9": 1_000_000})
+	if held := w.held(); len(w.plans()) > 0 || held == nil || !strings.Contains(held.Reason, "begins at its first step") {
+		t.Errorf("%d plans, held %+v", len(w.plans()), held)
+	}
 }

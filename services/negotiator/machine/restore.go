@@ -69,13 +69,11 @@ func (m *Machine) held(window protocol.Window) (held []protocol.Held, disputed [
 }
 
 // window returns the steps at which a unit can be, by the words of those who have a place in the plan in force. Steps at
-// which no node can be count for nothing.
+// which no node can be count for nothing: before the first plan nobody has made any, and where training begins anew what somebody holds of
+// a later one was given up.
 func (m *Machine) window() protocol.Window {
-	switch {
-	case m.begins():
-		return protocol.Window{} // what somebody holds of a later step was given up
-	case m.isFirst():
-		return protocol.Possible(nil, 0)
+	if m.isFirst() {
+		return protocol.Window{}
 	}
 	return protocol.Possible(m.steps(), m.state.Plan.ResumeStep)
 }
@@ -108,9 +106,9 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 	case len(missing) == 0:
 		return "no step has a live holder of every layer, and " + m.instead(older)
 	}
-	if m.begins() {
-		return fmt.Sprintf("training begins at its first step, and who is here has no %s of it: what was trained before was given up. "+
-			"End the scripts that are left of that, and start them again", named(missing, name))
+	if m.isFirst() {
+		return fmt.Sprintf("training begins at its first step, and who is here has no %s of it: what was trained before was given up, or "+
+			"is of another cluster. End the scripts that are left of that, and start them again", named(missing, name))
 	}
 	waits := m.waitingFor(missing)
 	if stop := m.state.Stop; stop != nil {

@@ -41,7 +41,7 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 		return m.retell(now)
 	}
 	said := m.alarms(now)
-	if m.state.Stop != nil && len(m.state.Joiners) == 0 {
+	if m.state.Reset != nil || m.state.Stop != nil && len(m.state.Joiners) == 0 {
 		said = append(said, m.retell(now)...)
 	}
 	wanted, limit := m.wanted()
@@ -67,6 +67,7 @@ const (
 	joining  = "joining"  // a node that had to wait until its join is negotiated
 	leaving  = "leaving"  // a node whose deadline has passed
 	shifting = "shifting" // a node whose links are heeded again
+	asking   = "asking"   // a request of a user, which was only heard
 )
 
 // alarms says which joiners have waited long enough and whose deadline has passed, each once. Both are times of the
@@ -194,6 +195,8 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 		return m.deadlinePassed(cause, overdue)
 	case shifting:
 		return m.heed(cause)
+	case asking:
+		return m.answer(cause, overdue)
 	}
 	if now, _ := m.wanted(); now != overdue {
 		return nil // it was answered before this

@@ -18,6 +18,9 @@ func (m *Machine) lacks() int {
 		return 0
 	}
 	agree, undecided := m.agreeing()
+	if _, lacks := m.lastStep(); lacks {
+		undecided = max(undecided, 1)
+	}
 	return max(undecided, max(m.settings.StartNodes, m.state.Job.LeastNodes())-agree)
 }
 
@@ -37,6 +40,9 @@ func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	if m.lacks() <= 0 {
 		return m.openNext(cause)
 	}
+	if steps, lacks := m.lastStep(); lacks {
+		return m.awaitOthers(cause, steps)
+	}
 	wanted := fmt.Sprintf("the job needs at least %d", m.state.Job.LeastNodes())
 	if m.settings.StartNodes > m.state.Job.LeastNodes() {
 		wanted = fmt.Sprintf("the first plan is to have %d (REKNIT_START_NODES)", m.settings.StartNodes)
@@ -54,20 +60,6 @@ func (m *Machine) takeJob(join events.Join) {
 	if m.isFirst() && others == 0 {
 		m.state.Job = &join.Job
 		m.forgetCosts()
-	}
-}
-
-// extend has a job that was stopped end after as many steps as the first node to join says: it may train longer, or shorter.
-func (m *Machine) extend(job events.Job) {
-	if stop := m.state.Stop; stop == nil || len(m.state.Joiners) > 0 || job.Steps <= stop.Step {
-		return
-	}
-	longer := *m.state.Job
-	longer.Steps = job.Steps
-	if before := m.state.Job; m.saysOther(job) != "" {
-		if m.state.Job = &longer; m.saysOther(job) != "" {
-			m.state.Job = before // it differs in more
-		}
 	}
 }
 

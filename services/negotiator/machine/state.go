@@ -30,19 +30,19 @@ type state struct {
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
 	Data        protocol.Data          `json:"data,omitempty"`
-	WentBack    bool                   `json:"wentBack"`           // the plan in force: to an older step than the one before had reached
-	Unbegun     bool                   `json:"unbegun,omitempty"`  // no step is known to have been made since training began
-	Blank       map[string]string      `json:"blank,omitempty"`    // incarnations of Plan that made no step, as later ones of the node told
-	Anew        string                 `json:"anew,omitempty"`     // why somebody has training begin with the next plan; empty: nobody
-	AnewFrom    bool                   `json:"anewFrom,omitempty"` // the newest snapshot, where that can be read
-	Committed   time.Time              `json:"committed"`          // the plan in force, by the log's clock
-	Stopped     time.Time              `json:"stopped"`            // its training, by the log's clock; zero: it goes on
-	Lacking     time.Time              `json:"lacking"`            // since when the holder of the last steps is waited for; zero: none is
-	Ask         bool                   `json:"ask"`                // for snapshots: living nodes did not have all units
-	Paused      bool                   `json:"paused"`             // a step was abandoned: only a new plan lets trainers go on
-	Misread     map[string]bool        `json:"misread"`            // by "node plan position": snapshots not read lately; by node: two
-	Gone        map[string]string      `json:"gone"`               // incarnations of Plan that are proven to be gone, by node
-	Fallen      map[string]uint64      `json:"fallen"`             // steps that nodes had completed which were lost since the last commit
+	WentBack    bool                   `json:"wentBack"`          // the plan in force: to an older step than the one before had reached
+	Unbegun     bool                   `json:"unbegun,omitempty"` // no step is known to have been made since training began
+	Blank       map[string]string      `json:"blank,omitempty"`   // incarnations of Plan that made no step, as later ones of the node told
+	Reset       *events.JobReset       `json:"reset,omitempty"`   // somebody has training begin with the next plan; nil: nobody
+	Asked       []request              `json:"asked,omitempty"`   // by users, and not decided yet
+	Committed   time.Time              `json:"committed"`         // the plan in force, by the log's clock
+	Stopped     time.Time              `json:"stopped"`           // its training, by the log's clock; zero: it goes on
+	Lacking     time.Time              `json:"lacking"`           // since when the holder of the last steps is waited for; zero: none is
+	Ask         bool                   `json:"ask"`               // for snapshots: living nodes did not have all units
+	Paused      bool                   `json:"paused"`            // a step was abandoned: only a new plan lets trainers go on
+	Misread     map[string]bool        `json:"misread"`           // by "node plan position": snapshots not read lately; by node: two
+	Gone        map[string]string      `json:"gone"`              // incarnations of Plan that are proven to be gone, by node
+	Fallen      map[string]uint64      `json:"fallen"`            // steps that nodes had completed which were lost since the last commit
 	Recall      recall                 `json:"recall,omitzero"`
 	Abandoned   uint64                 `json:"abandoned"`      // generation of the last plan for which all abandoned their steps
 	Bids        map[string]*events.Job `json:"bids,omitempty"` // jobs of those who wait for a first plan of several nodes
@@ -92,6 +92,7 @@ type member struct {
 	Stepped     uint64          `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
 	Asked       time.Time       `json:"asked,omitzero"`       // it asked for its place, by the log's clock
 	Bid         string          `json:"bid,omitempty"`        // by which its job is known, while there is no plan
+	Steps       uint64          `json:"steps,omitempty"`      // of its job, as its join says; zero: not known
 	Since       time.Time       `json:"since"`                // it takes part, by the log's clock; zero: not yet
 	Wished      bool            `json:"wished,omitempty"`     // its end is no failure: it had asked to leave, or training was complete
 	NotBefore   time.Time       `json:"notBefore"`            // its join is not negotiated earlier, by the log's clock; zero: it need not wait
@@ -163,13 +164,18 @@ func (m *Machine) Snapshot() ([]byte, error) { return json.Marshal(m.state) }
 func (m *Machine) Restore(data []byte) error {
 	restored := struct {
 		state
-		Steps map[string]float64 `json:"steps"` // in place of Measured, from builds that knew of no passes
+		Steps    map[string]float64 `json:"steps"` // in place of Measured, from builds that knew of no passes
+		Anew     string             `json:"anew"`  // in place of Reset, from builds of before December 2026
+		AnewFrom bool               `json:"anewFrom"`
 	}{state: newState()}
 	if err := json.Unmarshal(data, &restored); err != nil {
 		return err
 	}
 	for node, seconds := range restored.Steps {
 		restored.Measured.Take(node, seconds, 0)
+	}
+	if restored.Anew != "" && restored.Reset == nil {
+		restored.Reset = &events.JobReset{Generation: restored.generation(), Reason: restored.Anew, Snapshots: restored.AnewFrom}
 	}
 	m.state, m.looked = restored.state, false
 	return nil

@@ -47,6 +47,9 @@ func (m *Machine) refuseStop(cause events.Event, reason string) events.Event {
 
 // cannotStop says why training cannot stop without a loss; empty where it can.
 func (m *Machine) cannotStop() string {
+	if m.state.Complete != nil {
+		return m.isComplete()
+	}
 	if m.state.Plan == nil || len(m.state.Members) == 0 {
 		return "nobody trains"
 	}

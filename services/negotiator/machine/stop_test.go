@@ -153,28 +153,3 @@ func TestAStoppedJobBeginsAnewWhereAUserAsksForIt(t *testing.T) {
 	w.tick(5 * time.Second)
 	w.first(2, "n1 n2")
 }
-
-func TestAJobThatWasStoppedTrainsAsLongAsTheFirstWhoJoinsSays(t *testing.T) {
-	for _, test := range []struct {
-		steps, want uint64
-		words       string
-	}{{200, 200, ""}, {7, 0, ""}, {200, 0, "another job"}} {
-		w := stopped(t)
-		w.reads = map[string][]events.Snapshot{
-			"n1": {{Step: 7, Plan: w.machine.state.PlanDigest, ConsumedSamples: 84, Units: []events.Range{{End: 3}}}},
-		}
-		w.machine.state.Job.Steps = 100
-		w.steps, w.words, w.step = test.steps, test.words, 0
-		w.join("n1")
-		w.join("n2")
-		w.run()
-		w.tick(5 * time.Second)
-		plans, steps := w.plans(), w.machine.state.Job.Steps
-		if last := plans[len(plans)-1]; test.want > 0 && (last.Generation != 2 || last.ResumeStep != 7 || steps != test.want) {
-			t.Errorf("%d steps: generation %d from step %d, to step %d", test.steps, last.Generation, last.ResumeStep, steps)
-		}
-		if refused := len(w.refusals("n1")); test.want == 0 && (len(plans) != 1 || refused == 0 || steps != 100) {
-			t.Errorf("%d steps of %q: %d plans, %d refusals", test.steps, test.words, len(plans), refused)
-		}
-	}
-}

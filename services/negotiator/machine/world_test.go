@@ -194,7 +194,7 @@ func (w *world) answer(event events.Event) {
 		return
 	}
 	switch event.Kind {
-	case events.TrainingCompleted, events.TrainingStopped: // it hears its own word
+	case events.TrainingCompleted, events.TrainingStopped, events.TrainingReset: // it hears its own word
 		w.sequence++
 		event.Logged, event.Sequence = w.now, w.sequence
 		w.queue = append(w.queue, event)
