@@ -132,3 +132,25 @@ func TestATrainerThatComputesWhileOthersWaitForLongIsLostAndSaysFor(t *testing.T
 		t.Errorf("%+v, %v", lost, err)
 	}
 }
+
+// The negotiator hears the request first, and takes up who comes then; the monitor hears of that only behind the join.
+func TestANodeThatComesBetweenTheRequestForAResetAndItsAnswerIsWatched(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.hear("/negotiator", events.TrainingCompleted, "end", &events.JobEnd{Generation: 1, Step: 30, Nodes: []string{"n1", "n2"}})
+	w.join("n3", "a")
+	w.hear("/negotiator", events.MembershipRefused, "n3",
+		&events.Refusal{Node: "n3", Refused: events.ChangeJoin, Incarnation: "a", Reason: "the job is complete", Complete: true})
+	w.join("n4", "a")
+	w.hear("/negotiator", events.TrainingReset, "c", &events.JobReset{Generation: 1, Reason: "longer"})
+	w.nodes["n3"].dead, w.nodes["n4"].dead = true, true
+	w.pass(time.Minute)
+	var lost []string
+	for _, event := range w.said {
+		if event.Kind == events.NodeLost {
+			lost = append(lost, event.Subject)
+		}
+	}
+	if !slices.Equal(lost, []string{"n4"}) {
+		t.Errorf("lost are %v, expected n4 alone", lost)
+	}
+}

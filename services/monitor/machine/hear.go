@@ -38,9 +38,13 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 }
 
 // join watches a node from its request on: a joiner can die, too. A process that comes after the end of the job is refused and
-// ends. It is not watched: it would be said lost where the refusal is heard late.
+// ends. It is not watched, for it would be said lost where the refusal is heard late, unless training begins anew instead.
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.state.Completed {
+		if m.state.Late == nil {
+			m.state.Late = map[string]*node{}
+		}
+		m.state.Late[join.Node] = nodeOf(join)
 		return nil
 	}
 	m.state.Returns.Came(join.Node)
@@ -56,13 +60,24 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		m.state.Rate.Failures++ // its process was restarted
 		m.forget(join.Node)
 	}
-	m.state.Nodes[join.Node] = &node{Incarnation: join.Incarnation, Address: join.Address, Site: join.Site}
-	m.detector.Watch(detect.Watched{Node: join.Node, Incarnation: join.Incarnation, Site: join.Site})
+	m.watch(join.Node, nodeOf(join))
 	return said
+}
+
+func nodeOf(join events.Join) *node {
+	return &node{Incarnation: join.Incarnation, Address: join.Address, Site: join.Site}
+}
+
+func (m *Machine) watch(name string, known *node) {
+	m.state.Nodes[name] = known
+	m.detector.Watch(detect.Watched{Node: name, Incarnation: known.Incarnation, Site: known.Site})
 }
 
 // refused forgets a node that may not join or was given up. It stays what it is whatever else it was refused.
 func (m *Machine) refused(_ events.Event, refusal events.Refusal) []events.Event {
+	if late := m.state.Late[refusal.Node]; late != nil && late.Incarnation == refusal.Incarnation {
+		delete(m.state.Late, refusal.Node)
+	}
 	ends := refusal.Refused == events.ChangeJoin || refusal.Refused == events.RefusedMembership
 	if known := m.state.Nodes[refusal.Node]; ends && known != nil && known.Incarnation == refusal.Incarnation {
 		m.forget(refusal.Node)
@@ -128,9 +143,14 @@ func (m *Machine) stopped(_ events.Event, stop events.JobStop) []events.Event {
 	return nil
 }
 
-// begunAnew watches those who join from here on: training begins anew, and who took part until then has ended, or waits for a place.
+// begunAnew watches those who join from here on: training begins anew, and who took part until then has ended, or waits for a place. Who
+// asked for one since the reset was asked for, before it was told, waits too.
 func (m *Machine) begunAnew(events.Event, events.JobReset) []events.Event {
 	m.state.Completed = false
+	for _, name := range slices.Sorted(maps.Keys(m.state.Late)) {
+		m.watch(name, m.state.Late[name])
+	}
+	m.state.Late = nil
 	return nil
 }
 

@@ -72,6 +72,7 @@ type state struct {
 	Turn        int                   `json:"turn"`                  // directions measured in this round
 	Unconfirmed unconfirmed           `json:"unconfirmed,omitempty"` // that negotiations told of, and nobody measured again
 	Completed   bool                  `json:"completed,omitempty"`   // the job is, for good
+	Late        map[string]*node      `json:"late,omitempty"`        // that asked for a place since, and were not refused yet
 	Halted      uint64                `json:"halted,omitempty"`      // generation under which training was stopped last; zero: it never was
 	links       map[events.Pair]*link // Links
 }

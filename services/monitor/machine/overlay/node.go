@@ -211,7 +211,7 @@ func (o *Overlay) judge(node *Node) {
 	isOf := told != nil && (told.join == nil || told.join.Incarnation == node.Incarnation) // the log may have dropped the join
 	state := ""
 	switch {
-	case o.end != nil || o.stop != nil: // who is gone is not missed
+	case o.end != nil || o.stop != nil || o.reset != nil && !slices.Contains(o.reset.Silent, node.Node): // who is gone is not missed
 		node.State = Ended
 		return
 	case isOf && told.gone && told.expected:
