@@ -23,7 +23,7 @@ is complete. A step that broke before is mended first. Start the same scripts ag
 ended): training goes on from that step. If no snapshots are taken (REKNIT_SNAPSHOT_FOLDER, REKNIT_SNAPSHOT_BUCKET), or one cannot
 be written, the job is not stopped, and trains on.
 
-Interrupted, the command ends and the request stands. Exit status: 0 training has stopped, or the job is complete; 1 it may not, and the
+Interrupted, the command ends and the request stands; it lapses where no negotiator hears it within a minute. Exit status: 0 training has stopped, or the job is complete; 1 it may not, and the
 reason is printed; 2 and 4 as everywhere.`
 
 // StopCommand is `reknit stop`.
@@ -52,7 +52,7 @@ func (o options) stop(ctx context.Context, w io.Writer) error {
 	watching := &stopping{tell: history.Teller(w, names, o.json), names: names}
 	err = history.Watch(ctx, b, func(uint64) error { return o.askToStop(ctx, b) }, watching.hear)
 	if err = errors.Join(err, watching.err); err == nil && !watching.done {
-		err = errors.New("interrupted: the request stands")
+		err = errors.New("interrupted: the request stands, unless no negotiator hears it within a minute")
 	}
 	return err
 }

@@ -55,6 +55,20 @@ func look(ctx context.Context, b *bus.Bus) (known *overlay.Overlay, heard map[st
 	return known, heard, err
 }
 
+// Missing returns how far training has come, in completed steps, and who is missing of those who had a place, and why, as the log and
+// heartbeats tell. Names are ids.
+func Missing(ctx context.Context, b *bus.Bus) (step uint64, who []string, err error) {
+	known, heard, err := look(ctx, b)
+	if err != nil {
+		return 0, nil, err
+	}
+	nodes := known.Nodes(heard)
+	for _, node := range nodes {
+		step = max(step, node.Step)
+	}
+	return step, missing(nodes), nil
+}
+
 // read returns what the log tells of nodes.
 func read(ctx context.Context, b *bus.Bus) (*overlay.Overlay, error) {
 	known := overlay.New()

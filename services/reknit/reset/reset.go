@@ -18,16 +18,18 @@ import (
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/history"
+	"github.com/reknit/reknit/services/reknit/inventory"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
 
-const help = `Gives up what a cluster has trained, and has training begin at its first step: of the job that the first node to join brings,
-the same or another. It says what is given up and asks before. Nobody may train: while members live it is refused. A node that fell
-silent is no member and may live: what it trains is given up too, and what it brings back counts for nothing. Nodes that wait for a place
-begin at once. The log and its history stay, and the next plan is of the next generation. No snapshot counts any more, and those of
-before are removed as new ones are taken: copy what you want to keep. With --from-snapshot training goes on from the newest that the nodes
-can read, to as many steps as their scripts say now: they wait for those that can read it.
+const help = `Gives up what a cluster has trained, and has training begin at its first step: of the job that the first node to join brings, the
+same or another. It says what is given up and asks before. Nobody may train: while members live it is refused. A node that fell
+silent is no member and may live: it is named, what it trains is given up too, and what it brings back counts for nothing. Nodes
+that wait for a place begin at once. Asked while no negotiator works it lapses within a minute. The log and its history stay, and
+the next plan is of the next generation. No snapshot counts any more, and those of before are removed as new ones are taken: copy
+what you want to keep. With --from-snapshot training goes on from the newest that the nodes can read, to as many steps as their
+scripts say now: they wait for those that can read it.
 
 Exit status: 0 training begins anew; 1 somebody trains, or nothing was given up; 2 and 4 as everywhere.`
 
@@ -73,9 +75,20 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
+	names, err := connect.Names(ctx, b)
+	if err != nil {
+		return err
+	}
+	step, missing, err := inventory.Missing(ctx, b)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintf(out,
-		"All is given up that was trained in %s%s, under generation %d, which began at step %d on %s, and before\n",
-		b.Cluster(), o.since(), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
+		"All is given up that was trained in %s%s, to step %d or further: under generation %d, which began at step %d on %s, and before\n",
+		b.Cluster(), o.since(), max(step, plan.ResumeStep), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
+	for _, one := range missing {
+		fmt.Fprintln(out, names.Shown(one))
+	}
 	switch {
 	case o.yes:
 	case !asks:
@@ -86,7 +99,7 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 			return errors.New("nothing was given up")
 		}
 	}
-	return o.ask(ctx, b, out)
+	return o.ask(ctx, b, names, out)
 }
 
 func (o options) since() string {
@@ -107,11 +120,7 @@ func (o options) goesOn() string {
 const answerTime = 15 * time.Second
 
 // ask says that training is to begin anew, and waits for what the negotiator says to that.
-func (o options) ask(ctx context.Context, b *bus.Bus, out io.Writer) error {
-	names, err := connect.Names(ctx, b)
-	if err != nil {
-		return err
-	}
+func (o options) ask(ctx context.Context, b *bus.Bus, names *overlay.Names, out io.Writer) error {
 	limited, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	now := time.Now()
@@ -119,12 +128,16 @@ func (o options) ask(ctx context.Context, b *bus.Bus, out io.Writer) error {
 	request := user.First(now, now.Format(time.RFC3339Nano), events.ResetRequested, b.Cluster(),
 		&events.ResetRequest{Reason: o.reason, Snapshots: o.snapshots})
 	waiting := &answer{request: request.ID, names: names}
-	err = history.Watch(limited, b, func(uint64) error { _, err := b.Publish(ctx, request); return err }, waiting.hear)
+	err := history.Watch(limited, b, func(uint64) error { _, err := b.Publish(ctx, request); return err }, waiting.hear)
 	switch err = errors.Join(err, waiting.refused); {
-	case err == nil && !waiting.granted:
-		return errors.New("no negotiator answered: the request stands; reknit status says whether one works")
+	case err == nil && waiting.granted == nil:
+		return errors.New("no negotiator answered, and the request counts for a minute only: reknit status says whether one works")
 	case err == nil:
 		fmt.Fprintln(out, "training "+o.goesOn()+": nodes that wait begin at once; for others start the scripts again")
+		if silent := waiting.granted.Silent; len(silent) > 0 {
+			fmt.Fprintf(out, "nobody knows that these have ended: %s. What they hold, to step %d or further, counts for nothing: end them\n",
+				names.Shown(strings.Join(silent, ", ")), waiting.granted.Step)
+		}
 	}
 	return err
 }
@@ -133,7 +146,7 @@ func (o options) ask(ctx context.Context, b *bus.Bus, out io.Writer) error {
 type answer struct {
 	request string
 	names   *overlay.Names
-	granted bool
+	granted *events.JobReset // nil: it is not yet
 	refused error
 }
 
@@ -144,11 +157,13 @@ func (a *answer) hear(_ history.News, event events.Event) (enough bool) {
 	}
 	switch event.Kind {
 	case events.TrainingReset:
-		a.granted = true
+		if reset, err := events.Open[events.JobReset](event); err == nil {
+			a.granted = &reset
+		}
 	case events.ResetRefused:
 		if refusal, err := events.Open[events.ResetRefusal](event); err == nil {
 			a.refused = errors.New(a.names.Shown("nothing is given up: " + refusal.Reason))
 		}
 	}
-	return a.granted || a.refused != nil
+	return a.granted != nil || a.refused != nil
 }

@@ -94,6 +94,21 @@ func TestNothingIsGivenUpUnlessTheNameOfTheClusterIsTyped(t *testing.T) {
 	}
 }
 
+func TestWhoMayLiveAndTheStepThatIsGivenUpAreToldBeforeAndAfter(t *testing.T) {
+	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r", Step: 57, Silent: []string{"n1"}})
+	s.plan()
+	s.publish(events.Speaker{Source: "/monitor", Cluster: "c"}.First(time.Now(), "lost", events.NodeLost, "n1",
+		&events.NodeState{Node: "n1", Incarnation: "i", Reason: "no heartbeat", Step: 57}))
+	printed, err := s.run("no\n")
+	if err == nil || !strings.Contains(printed, "to step 57") || !strings.Contains(printed, "n1 is lost: no heartbeat") {
+		t.Errorf("before: %q, %v", printed, err)
+	}
+	printed, err = s.run("", "--yes")
+	if err != nil || !strings.Contains(printed, "nobody knows that these have ended: n1") || !strings.Contains(printed, "to step 57") {
+		t.Errorf("after: %q, %v", printed, err)
+	}
+}
+
 func TestWhoMayNotIsToldWhy(t *testing.T) {
 	s := newSite(t, events.ResetRefused, &events.ResetRefusal{Reason: "n1, n2 may train: end them first"})
 	s.plan()

@@ -97,7 +97,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	case answer.refused != "":
 		return fmt.Errorf("step %d is not released: %s", held.Step, answer.refused)
 	case answer.done == nil:
-		return errors.New("interrupted: the request stands")
+		return errors.New("interrupted: the request stands, unless no negotiator hears it within a minute")
 	}
 	fmt.Fprintf(w, "%v; reknit watch shows how\n", answer.done)
 	if answer.done.Skip {
