@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
 )
 
 func TestWhatFindsTheLogFullIsSaidOnceThereIsRoom(t *testing.T) {
@@ -24,6 +25,32 @@ func TestWhatFindsTheLogFullIsSaidOnceThereIsRoom(t *testing.T) {
 	go session.say(t.Context(), profiled)
 	h.bound(room)
 	await[events.Profile](h, events.NodeProfiled)
+}
+
+// An agent that waited for its hub while others stopped the job was taken for one that was started since.
+func TestARequestForAPlaceThatCannotBeSaidForLongIsMadeAnewWithTheAgeOfItsAgent(t *testing.T) {
+	usual := joinHolds
+	t.Cleanup(func() { joinHolds = usual })
+	joinHolds = 200 * time.Millisecond
+	h := newHub(t)
+	began := time.Now()
+	session, err := Join(t.Context(), Config{
+		NATSURL: h.url, Cluster: "c", Node: "n1", Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Job: h.job(), Started: began,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	await[events.Join](h, events.JoinRequested)
+	room := h.bound(1)
+	session.tell(func() []machine.Action { return session.newMember(false) })
+	time.Sleep(5 * joinHolds)
+	waited := time.Since(began)
+	h.bound(room)
+	join := await[events.Join](h, events.JoinRequested)
+	if least := (waited - 2*joinHolds).Seconds(); join.AgentSeconds < least {
+		t.Errorf("it says that its agent runs for %.2f s, expected %.2f s at least", join.AgentSeconds, least)
+	}
 }
 
 // bound lets the log take nothing beyond so many bytes, and returns how many it took before.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/telemetry"
 )
@@ -58,6 +59,22 @@ func (s *Session) publish(ctx context.Context, event events.Event) (bus.Ack, err
 	return ack, err
 }
 
+// publishAll says the events of actions, each once.
+func (s *Session) publishAll(ctx context.Context, actions []machine.Action) error {
+	for _, action := range actions {
+		if said, ok := action.(machine.Say); ok {
+			_, err := s.publish(ctx, said.Event)
+			for errors.Is(err, bus.ErrLogReplaced) && ctx.Err() == nil {
+				_, err = s.publish(ctx, said.Event) // it follows from no log
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // say publishes until the stream has acknowledged: the hub may be away for a while, and the trainer must not stand
 // still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do
 // no harm.
@@ -68,6 +85,26 @@ func (s *Session) say(ctx context.Context, event events.Event) {
 	case err != nil && ctx.Err() == nil:
 		slog.Error("event not said", "node", s.config.Node, "event", event.Kind, "error", err)
 	}
+}
+
+// joinHolds is for how long a request for a place is as it was made. It says for how long the agent runs: of one that waits for the hub for
+// an hour, while others stop the job, the agent would be taken for one that was started after the stop.
+var joinHolds = 30 * time.Second
+
+// sayJoin says a request for a place, and has the node ask anew if that could not be said for too long.
+func (s *Session) sayJoin(ctx context.Context, event events.Event) {
+	limited, cancel := context.WithTimeout(ctx, joinHolds)
+	defer cancel()
+	s.say(limited, event)
+	if limited.Err() == nil || ctx.Err() != nil {
+		return
+	}
+	s.tell(func() []machine.Action {
+		if ctx.Err() != nil || s.ended != nil || s.asked > 0 {
+			return nil
+		}
+		return s.newMember(false)
+	})
 }
 
 func (s *Session) insist(ctx context.Context, event events.Event) error {

@@ -178,21 +178,17 @@ func (s *Session) Digested(ctx context.Context, step uint64, final bool, units [
 
 // join asks for a place, and returns when the request is stored.
 func (s *Session) join(ctx context.Context) error {
-	s.mutex.Lock()
-	actions := s.newMember(false)
-	s.mutex.Unlock()
-	for _, action := range actions {
-		if said, ok := action.(machine.Say); ok {
-			_, err := s.publish(ctx, said.Event)
-			for errors.Is(err, bus.ErrLogReplaced) && ctx.Err() == nil {
-				_, err = s.publish(ctx, said.Event) // it follows from no log
-			}
-			if err != nil {
-				return err
-			}
+	for {
+		s.mutex.Lock()
+		actions := s.newMember(false)
+		s.mutex.Unlock()
+		limited, cancel := context.WithTimeout(ctx, joinHolds)
+		err := s.publishAll(limited, actions)
+		isStale := limited.Err() != nil && ctx.Err() == nil
+		if cancel(); err == nil || !isStale {
+			return err
 		}
 	}
-	return nil
 }
 
 // newMember draws an incarnation. What was being said in the name of the one before is not said any more. Called
@@ -240,6 +236,10 @@ func (s *Session) tell(what func() []machine.Action) {
 func (s *Session) do(action machine.Action) {
 	switch action := action.(type) {
 	case machine.Say:
+		if action.Event.Kind == events.JoinRequested {
+			go s.sayJoin(s.answers, action.Event)
+			return
+		}
 		if kind := action.Event.Kind; kind == events.TrainingDigested || kind == events.PlanMeasured { // told again and again: the newest says all
 			s.fact(string(kind), action.Event)
 			return
