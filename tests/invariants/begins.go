@@ -5,16 +5,16 @@ import "github.com/reknit/reknit/events"
 // begins finds training that begins at its first step again, though steps were made that nobody asked to give up.
 var begins = Invariant{"training begins anew only where no step was made, or somebody asked for it", func(log *Log) []Violation {
 	var violations []Violation
-	made, asked := false, map[string]bool{}
+	made, asked, told := false, map[string]bool{}, uint64(0)
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
 		case *events.ResetRequest:
 			asked[entry.Event.ID] = true
 		case *events.JobReset:
-			if !asked[entry.Event.Cause] {
+			if !asked[entry.Event.Cause] && told != payload.Generation { // it is told again each day
 				violations = append(violations, entry.violation("training is reset, and nobody asked for it"))
 			}
-			made = false
+			made, told = false, payload.Generation
 		case *events.Activation:
 			made = true
 		case *events.Opening:

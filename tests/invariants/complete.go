@@ -7,7 +7,7 @@ import (
 )
 
 // complete finds a job that ends twice, or without the word of a node that it names, or after whose end something is
-// negotiated.
+// negotiated before a user has training begin anew.
 var complete = Invariant{"a job ends once, and nothing is negotiated afterwards", func(log *Log) []Violation {
 	var violations []Violation
 	var end *Entry
@@ -30,6 +30,8 @@ var complete = Invariant{"a job ends once, and nothing is negotiated afterwards"
 				violations = append(violations, entry.violation("%s has not told that training is complete", payload.Nodes[i]))
 			}
 			end = entry
+		case *events.JobReset:
+			end = nil
 		case *events.Opening:
 			if end != nil {
 				violations = append(violations, entry.violation("%s opens, and the job had ended at %d", payload.Negotiation, end.Sequence))

@@ -38,6 +38,8 @@ func (w *World) checkStored(event events.Event) {
 		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 	case *events.JobEnd:
 		w.checkEnd(payload)
+	case *events.JobReset:
+		w.resetTold(payload)
 	case *events.Divergence:
 		w.checkDivergence(payload)
 	case *events.Plan:
@@ -71,6 +73,7 @@ func (w *World) checkPlan(plan *events.Plan) {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
 	w.checkKind(plan)
+	w.checkAnew(plan)
 	w.planned = append(w.planned, ledger.Plan{
 		Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
 		GlobalBatch: uint64(plan.Data.GlobalBatch), Skipped: invariants.SkippedBy(plan),
@@ -134,7 +137,7 @@ func (p *process) discarding(what string, do func()) {
 	for unit, had := range before {
 		ended, known := p.lastHeld[unit]
 		isNews := known && p.now-ended < unheard
-		if had && len(p.stains) == 0 && !p.World.healthy(unit) && !p.hasSnapshot() && !isNews {
+		if had && len(p.stains) == 0 && p.reset == nil && !p.World.healthy(unit) && !p.hasSnapshot() && !isNews {
 			p.violation("%s %s, and no living process holds a healthy copy of unit %d any more", p.node.name, what, unit)
 		}
 	}
@@ -150,7 +153,7 @@ func (w *World) isHealthy(s *state, unit int) bool {
 	if aside := s.aside[unit]; aside != nil && right(*aside) || slices.ContainsFunc(s.kept[unit], right) {
 		return true
 	}
-	return s.fresh && w.generation() == 0
+	return s.fresh && (w.generation() == 0 || w.reset != nil)
 }
 
 // healthy reports whether any living process does: an agent that keeps what a script left is one.

@@ -22,6 +22,9 @@ func (w *World) recoverable() bool {
 	if w.generation() == 0 {
 		return true
 	}
+	if w.reset != nil {
+		return w.mayBeginAnew()
+	}
 	_, whole := w.wholeStep(func(*process) bool { return true })
 	if w.undecided {
 		return false
@@ -63,6 +66,9 @@ func (w *World) note(all map[lineage][]copies, p *process, unit int, v version) 
 	}
 	if !named {
 		at.generation = p.countsFor(plan, unit, v.step)
+	}
+	if at.generation < w.anew {
+		return // it was given up
 	}
 	if all[at] == nil {
 		all[at] = make([]copies, len(w.job.chains))

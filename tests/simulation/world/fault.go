@@ -131,7 +131,9 @@ var verbs = []verb{
 		w.ask(events.StopRequested, &events.StopRequest{Reason: "moved"})
 		a.after(w, w.startStopped)
 	}},
-	{"begin anew", func(w *World, a args) { w.ask(events.ResetRequested, &events.ResetRequest{Reason: "a wrong setting"}) }},
+	{"begin anew", func(w *World, _ args) { w.askReset(false) }},
+	{"begin anew from snapshots", func(w *World, _ args) { w.askReset(true) }},
+	{"all end", func(w *World, a args) { w.allEnd(); a.after(w, w.startAll) }},
 	{"all leave", func(w *World, a args) {
 		for _, n := range w.nodes {
 			w.after(w.jitter(time.Second), func() { w.leave(n, 30*time.Second) })

@@ -179,29 +179,8 @@ func (w *World) counts(id retention.ID) bool {
 
 // hasSnapshot reports whether those who live can read a snapshot as a whole.
 func (w *World) hasSnapshot() bool {
-	together := map[retention.ID]map[int]bool{}
-	for _, n := range w.nodes {
-		if n.process == nil || n.process.stands != nil {
-			continue
-		}
-		for id, units := range n.readable(w.bucket) {
-			for unit := range units {
-				if !w.counts(id) || !w.isWhole(n, id, unit) {
-					continue
-				}
-				if together[id] == nil {
-					together[id] = map[int]bool{}
-				}
-				together[id][unit] = true
-			}
-		}
-	}
-	for _, units := range together {
-		if len(units) == w.job.Units() {
-			return true
-		}
-	}
-	return false
+	_, whole := w.wholeSnapshot(func(*node) bool { return true })
+	return whole
 }
 
 // killHolders kills all who hold a unit under the newest plan, at once.

@@ -48,7 +48,7 @@ func (w *World) free(n *node) {
 	left := n.left
 	n.left = nil
 	for unit := range left.state.kept {
-		if w.isHealthy(left.state, unit) && w.isHeld && !w.ended && !w.healthy(unit) && len(w.stains) == 0 && !w.hasSnapshot() {
+		if w.isHealthy(left.state, unit) && w.isHeld && !w.ended && w.reset == nil && !w.healthy(unit) && len(w.stains) == 0 && !w.hasSnapshot() {
 			w.violation("%s drops what a script left, and no living process holds a healthy copy of unit %d any more", n.name, unit)
 		}
 	}

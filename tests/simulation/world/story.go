@@ -162,7 +162,14 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.StopRefused:      teller(func(s events.StopRefusal) string { return s.Reason }),
 	events.ResetRefused:     teller(func(r events.ResetRefusal) string { return r.Reason }),
 	events.TrainingReset: teller(func(r events.JobReset) string {
-		return fmt.Sprintf("after generation %d: %s", r.Generation, r.Reason)
+		says := fmt.Sprintf("after generation %d, to step %d: %s", r.Generation, r.Step, r.Reason)
+		if r.Snapshots {
+			says += "; from snapshots"
+		}
+		if len(r.Silent) > 0 {
+			says += "; silent are " + strings.Join(r.Silent, " ")
+		}
+		return says
 	}),
 	events.SnapshotRequested: teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
 	events.TrainingStopped:   teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),

@@ -47,6 +47,9 @@ type World struct {
 	newest      uint64             // completed step that any trainer has reached
 	resumed     uint64             // step from which the newest plan goes on
 	wentBack    bool               // the newest plan, to a step that an older one trained
+	reset       *events.JobReset   // of what was trained, since the newest plan; nil: that counts
+	anew        uint64             // generation of the plan that followed the last one; zero: there was none
+	startNodes  int                // that the first plan waits for
 	lost        *events.Commitment // the newest; nil: none was
 	faults      int
 	requests    int                       // of users
@@ -190,7 +193,8 @@ func New(c Cluster, verbose bool) *World {
 		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{},
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
-		told: map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
+		startNodes: c.Nodes,
+		told:       map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	fresh := map[string]func() shared.Machine{
@@ -292,6 +296,9 @@ func (w *World) collectiveOf(plan *events.Plan, step uint64) *collective {
 
 // completed hears that a trainer has completed a step.
 func (w *World) completed(p *process) {
+	if p.generation < w.anew {
+		return // it does not know yet that this was given up
+	}
 	if w.newest = max(w.newest, p.done); w.Stepped != nil {
 		w.Stepped(p.done)
 	}
