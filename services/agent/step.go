@@ -71,8 +71,9 @@ func (s *Session) Exited(ctx context.Context, reason string, exitCode int) error
 
 // Failed tells what Exited does, of a script that its agent gives each step to and that did not end well. If the agent keeps the state that
 // it left, who waits for what it held waits for the next Join. The exit code is 128 and the signal where a fault of its own raised one.
-func (s *Session) Failed(ctx context.Context, reason string, exitCode int, keeps bool) error {
-	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Failed(now, reason, exitCode, keeps) })
+// inStep says that the script told its error before it was told to give the step up.
+func (s *Session) Failed(ctx context.Context, reason string, exitCode int, inStep, keeps bool) error {
+	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Failed(now, reason, exitCode, inStep, keeps) })
 }
 
 func (s *Session) exited(ctx context.Context, tell func(time.Time) []machine.Action) error {

@@ -5,14 +5,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 )
 
 // pytorch is the interpreter that has PyTorch: PYTHON names it.
 var pytorch = cmp.Or(os.Getenv("PYTHON"), "python3")
 
+var importsPyTorch = sync.OnceValue(func() bool { return exec.Command(pytorch, "-c", "import torch").Run() == nil })
+
 func needPyTorch(t *testing.T) {
-	if err := exec.Command(pytorch, "-c", "import torch").Run(); err != nil {
+	if !importsPyTorch() {
 		t.Skipf("%s cannot import torch", pytorch)
 	}
 }

@@ -174,12 +174,12 @@ func (s *Server) join(request *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer context.AfterFunc(request.Context(), func() { t.end(exit{"it ended while it joined", -1}) })()
+	defer context.AfterFunc(request.Context(), func() { t.end(exit{how: "it ended while it joined", code: -1}) })()
 	time.AfterFunc(openTimeout, func() {
 		select {
 		case <-t.heard:
 		default:
-			t.end(exit{"it never opened its session", -1})
+			t.end(exit{how: "it never opened its session", code: -1})
 		}
 	})
 	return Joined{Session: session, Node: t.node, Dir: t.dir}, nil
@@ -263,7 +263,7 @@ func (t *trainer) callFail(request *http.Request) (any, error) {
 	if failed.Reason == "" {
 		return nil, failure{http.StatusBadRequest, `reason: expected the error, got ""`, "say what ends the script"}
 	}
-	t.end(exit{events.Brief(failed.Reason), 1})
+	t.end(exit{how: events.Brief(failed.Reason), code: 1, inStep: failed.InStep})
 	return struct{}{}, nil
 }
 

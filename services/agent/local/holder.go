@@ -178,7 +178,7 @@ func (h *holder) give(ctx context.Context) (freed bool) {
 		return true
 	case err == nil: // a step, which nobody makes
 		t.fails = true
-		t.exited(exit{"no script has come back", -1})
+		t.exited(exit{how: "no script has come back", code: -1})
 	}
 	return len(h.left.units) == 0
 }

@@ -39,10 +39,10 @@ func (t *trainer) attend(pid int) {
 		}
 		switch processState(pid) {
 		case 0, 'Z', 'X':
-			t.end(exit{"its process ended", -1})
+			t.end(exit{how: "its process ended", code: -1})
 		case 'T', 't':
 			if stopped += lookEvery; stopped >= mostStopped {
-				t.end(exit{fmt.Sprintf("its process has been stopped for %v", stopped), -1})
+				t.end(exit{how: fmt.Sprintf("its process has been stopped for %v", stopped), code: -1})
 			}
 		default:
 			stopped = 0

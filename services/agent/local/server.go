@@ -83,6 +83,7 @@ type leave struct {
 
 type fail struct {
 	Reason string `json:"reason"`
+	InStep bool   `json:"inStep"` // it came in a step that the trainer had not been told to give up
 }
 
 // readHeaderTimeout bounds a connection that says nothing.
@@ -213,14 +214,14 @@ func (s *Server) hungUp(t *trainer) {
 		case <-time.After(parentTime):
 		}
 	}
-	t.end(exit{"its session ended", -1})
+	t.end(exit{how: "its session ended", code: -1})
 }
 
 // Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have. The code
 // is that of os.ProcessState.
 func (s *Server) Gone(how string, code int) {
 	for _, t := range s.all() {
-		t.end(exit{how, code})
+		t.end(exit{how: how, code: code})
 		<-t.over
 	}
 }
@@ -326,7 +327,7 @@ func (s *Server) ending(node string) *trainer {
 	defer s.mutex.Unlock()
 	for _, t := range s.trainers {
 		if t.node == node && t.abandoned() {
-			t.end(exit{"its process ended", -1})
+			t.end(exit{how: "its process ended", code: -1})
 		}
 		if t.node == node && t.ended.Err() != nil {
 			return t

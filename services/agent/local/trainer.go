@@ -60,8 +60,9 @@ type trainer struct {
 
 // exit says how a trainer's process ended.
 type exit struct {
-	how  string
-	code int // -1 where it is not known, or a signal of others ended it
+	how    string
+	code   int  // -1 where it is not known, or a signal of others ended it
+	inStep bool // it told so of a step that it had not been told to give up
 }
 
 func (e exit) Error() string { return "the trainer is gone: " + e.how }
@@ -343,7 +344,7 @@ func (t *trainer) exited(how exit) {
 	defer cancel()
 	var err error
 	if t.fails { // a holder leaves what it keeps
-		err = t.session.Failed(ctx, how.how, how.code, t.state == nil || t.state.leaves())
+		err = t.session.Failed(ctx, how.how, how.code, how.inStep, t.state == nil || t.state.leaves())
 	} else {
 		err = t.session.Exited(ctx, how.how, how.code)
 	}

@@ -142,10 +142,10 @@ func (m *Machine) Exited(now time.Time, reason string, exitCode int) []Action {
 
 // Failed tells what Exited does, of a script that its agent gives each step to and that did not end well, and whether the agent keeps the
 // state that it left. It tells the step, too, where the script ended in it by itself. One that was told to give its step up may end by
-// what broke that.
-func (m *Machine) Failed(now time.Time, reason string, exitCode int, keeps bool) []Action {
+// what broke that, unless it says that its error came before, inStep: its group is gone before it has ended, and the others may be first.
+func (m *Machine) Failed(now time.Time, reason string, exitCode int, inStep, keeps bool) []Action {
 	exit := events.Exit{Reason: reason, Keeps: keeps}
-	if exitCode > 0 && m.trainer == training {
+	if exitCode > 0 && (m.trainer == training || inStep && m.trainer == abandoning) {
 		step := m.done
 		exit.Step = &step
 	}

@@ -310,30 +310,31 @@ func TestTheEndOfATrainerIsToldOnceAndEndsTheSession(t *testing.T) {
 
 func TestAnAgentThatKeepsWhatItsTrainerLeftSaysSo(t *testing.T) {
 	n := trainingNode(t, 15)
-	exit, err := events.Open[events.Exit](n.machine.Failed(now, "exit status 1", 1, true)[0].(Say).Event)
+	exit, err := events.Open[events.Exit](n.machine.Failed(now, "exit status 1", 1, false, true)[0].(Say).Event)
 	if err != nil || !exit.Keeps || exit.Expected || *exit.ExitCode != 1 {
 		t.Errorf("said %+v, %v", exit, err)
 	}
 }
 
 func TestAScriptThatEndsByItselfInAStepTellsWhichStepItWas(t *testing.T) {
+	broken := func(n *node) { n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2")) }
 	for name, test := range map[string]struct {
 		before func(*node)
 		code   int
+		inStep bool
 		tells  bool
 	}{
-		"in a step":                   {func(*node) {}, 1, true},
-		"by others' signal":           {func(*node) {}, -1, false},
-		"in a step that others broke": {func(n *node) { n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2")) }, 1, false},
-		"while it waits for a plan": {func(n *node) {
-			n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
-			n.stands(15)
-		}, 1, false},
+		"in a step":                          {func(*node) {}, 1, true, true},
+		"in a step, of which its agent says": {func(*node) {}, 1, false, true},
+		"by others' signal":                  {func(*node) {}, -1, false, false},
+		"in a step that others broke":        {broken, 1, false, false},
+		"in a step that others gave up before its agent heard of its error": {broken, 1, true, true},
+		"while it waits for a plan":                                         {func(n *node) { broken(n); n.stands(15) }, 1, true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := trainingNode(t, 15)
 			test.before(n)
-			exit, err := events.Open[events.Exit](n.machine.Failed(now, "ValueError", test.code, true)[0].(Say).Event)
+			exit, err := events.Open[events.Exit](n.machine.Failed(now, "ValueError", test.code, test.inStep, true)[0].(Say).Event)
 			if err != nil || (exit.Step != nil) != test.tells || test.tells && *exit.Step != 15 {
 				t.Errorf("said %+v, %v", exit, err)
 			}

@@ -344,6 +344,7 @@ class Step:
     def __init__(self, job, agent, order):
         self._job, self._agent = job, agent
         self.id, self.index, self.generation = order["id"], order["index"], order["generation"]
+        self._agent.begun = self.id
         self.switched, self.resume = order["switched"], order["resume"]
         self.rank, self.world, self.nodes = order["rank"], order["world"], order["nodes"]
         self.samples, self.consumed = order["samples"], order["consumed"]
@@ -598,6 +599,7 @@ class _Agent:
         self.ends = None  # is called where the script ends by an error
         self.connections = threading.local()
         self.lock = threading.Lock()
+        self.begun = 0  # id of the step that was begun last
         self.watched, self.abort = 0, None  # id of the step that may be aborted, and how
         self.session = ""
         self._join(joining)
@@ -725,7 +727,9 @@ class _Agent:
                     say(f"reknit: {json.loads(line)['late']}")
 
     def part(self, reason=""):
-        """Ends this trainer for the agent, which keeps the state that it leaves: nothing is changed there any more."""
+        """Ends this trainer for the agent, which keeps the state that it leaves: nothing is changed there any more. The others hear that
+        the group is gone while that state is copied: whether the error came before they gave the step up is known only here."""
+        in_step = self.get(_ABORT) < self.begun
         try:
             self.ends()
         except Exception:  # the state of a device that failed, say: others must have it
@@ -735,17 +739,18 @@ class _Agent:
             self.lost = True
         try:
             if reason:
-                self._fail(reason)
+                self._fail(reason, in_step)
         except (Error, OSError, http.client.HTTPException):
             pass  # an agent of before, or one that is gone: the end of the session says enough
         self.stream.shutdown(socket.SHUT_RDWR)
 
-    def _fail(self, reason):
-        """Tells the agent which error ends the script."""
+    def _fail(self, reason, in_step):
+        """Tells the agent which error ends the script, and whether it came in a step that was not to be given up."""
+        told = json.dumps({"reason": reason[:_MOST_REASON], "inStep": in_step}).encode()
         connection = _Connection(self._dial)
         connection.connect()
         connection.sock.settimeout(_FAIL_SECONDS)
-        connection.request("POST", f"/v1/fail?session={self.session}", json.dumps({"reason": reason[:_MOST_REASON]}).encode())
+        connection.request("POST", f"/v1/fail?session={self.session}", told)
         connection.getresponse().read()
         connection.close()
 

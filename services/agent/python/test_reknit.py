@@ -130,7 +130,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 return None
             return self.answer(200, order)
         if path == "/v1/fail":
-            agent.failed.append(json.loads(body)["reason"])
+            failed = json.loads(body)
+            agent.failed.append(failed["reason"] if failed["inStep"] else f"{failed['reason']}, in a step that was given up")
         return self.answer(200, {})
 
     def do_PUT(self):
@@ -710,6 +711,27 @@ class WithAnAgent(unittest.TestCase):
         with open(os.path.join(self.agent.folder.name, "control"), "rb") as control:
             fcntl.flock(control, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: the files count as in use
         self.assertEqual(0, self.agent.page[OUT])
+
+    def test_an_error_is_told_apart_from_one_that_comes_once_the_step_is_given_up(self):
+        self.agent.step(0)
+        for _ in self.join().steps():
+            self.agent.abort()
+            with unittest.mock.patch("signal.alarm"), unittest.mock.patch("sys.stderr"):
+                sys.excepthook(ValueError, ValueError("record 3605"), None)
+            break
+        self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+        self.assertEqual(["ValueError: record 3605, in a step that was given up"], self.agent.failed)
+
+    def test_an_error_is_of_its_step_where_others_give_that_up_while_the_state_is_copied(self):
+        self.agent.step(0)
+        job = self.join()
+        job._agent.ends = self.agent.abort  # while it copies
+        for _ in job.steps():
+            with unittest.mock.patch("signal.alarm"), unittest.mock.patch("sys.stderr"):
+                sys.excepthook(ValueError, ValueError("record 3605"), None)
+            break
+        self.assertTrue(self.agent.hung_up.wait(PATIENCE))
+        self.assertEqual(["ValueError: record 3605"], self.agent.failed)
 
     def test_ctrl_c_is_no_fault_of_the_script(self):
         self.agent.step(0)

@@ -70,7 +70,7 @@ func (w *World) endScript(n *node) bool {
 	}
 	n.left = p.outlives()
 	w.tell(n.name, "has no script any more, and its agent keeps %s", n.left)
-	actions := p.agent.Failed(p.time(), "exit status 1", 1, n.left != nil)
+	actions := p.agent.Failed(p.time(), "exit status 1", 1, false, n.left != nil)
 	p.end()
 	p.sayLast(actions)
 	w.resetPeers(n)
