@@ -38,6 +38,7 @@ type attempt struct {
 	delays   map[string]string
 	ended    time.Time // zero: it is under way
 	abort    events.Abort
+	stopped  bool // training has, as it was to
 	overdue  int
 	said     []string
 	asked    map[events.Kind]bool // what was requested and begun

@@ -73,6 +73,7 @@ const (
 	Committed   = "committed"   // there is a plan, and some have not completed a step under it
 	Working     = "working"     // all have
 	Over        = "over"        // the job was complete before it was done
+	Stopped     = "stopped"     // training has stopped by it, as it was to, and no plan follows
 	Refused     = "refused"     // what was asked for was refused, before a negotiation or after it
 	Withdrawn   = "withdrawn"   // whoever asked to join has left or is lost, and nothing else was to change
 )

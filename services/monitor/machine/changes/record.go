@@ -89,7 +89,7 @@ var takers = map[events.Kind]func(*Record, events.Event){
 	events.Aborted:             of(end),
 	events.PlanActivated:       taker((*Record).activate),
 	events.TrainingCompleted:   (*Record).complete,
-	events.TrainingStopped:     (*Record).asked,
+	events.TrainingStopped:     taker((*Record).stop),
 	events.TrainingReset:       (*Record).reset,
 	events.StopRequested:       (*Record).asked,
 	events.StopRefused:         (*Record).asked,
@@ -174,6 +174,18 @@ func (r *Record) reset(events.Event) {
 	r.end = nil
 	if next := r.generations[r.committed+1]; next != nil {
 		next.hold = nil
+	}
+}
+
+// stop has the negotiation that was to stop training be done, and nobody be waited for. It is told again each day.
+func (r *Record) stop(event events.Event, stop *events.JobStop) {
+	r.asked(event)
+	next := r.generations[stop.Generation+1]
+	if next == nil || len(next.attempts) == 0 {
+		return
+	}
+	if last := next.attempts[len(next.attempts)-1]; last.opening.Stop && !last.stopped {
+		last.stopped, next.hold = true, nil
 	}
 }
 

@@ -28,5 +28,5 @@ func StopOf(event events.Event) *Stop {
 // String tells it as a person would, and how training goes on.
 func (s *Stop) String() string {
 	return fmt.Sprintf("stopped at step %d, snapshot complete at %d (%s); the same scripts, started again where the snapshots are, "+
-		"go on from there", s.Step, s.Step, s.Tier)
+		"go on from there, and train longer if all are given more steps", s.Step, s.Step, s.Tier)
 }

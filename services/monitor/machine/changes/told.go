@@ -81,6 +81,8 @@ func (g *generation) state() string {
 	switch {
 	case last.ended.IsZero():
 		return Negotiating
+	case last.stopped && g.hold == nil:
+		return Stopped
 	case last.marked[committed].IsZero() && last.isRefused():
 		return Refused
 	case last.marked[committed].IsZero() && last.isWithdrawn():
