@@ -3,6 +3,7 @@ package overlay
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -19,12 +20,7 @@ func DivergedSince(pulse events.Pulse) uint64 {
 // Diverged tells in a line since which step the loss is not finite, and which snapshot is from before; and what to do.
 func Diverged(since uint64, tiers []Snapshot) (says, todo string) {
 	says = fmt.Sprintf("the loss is not finite since step %d: training has diverged, and more steps mend nothing", since)
-	var newest Snapshot
-	for _, tier := range tiers {
-		if outlives := tier.Tier != "memory"; outlives && tier.Step < since && tier.Step > newest.Step {
-			newest = tier
-		}
-	}
+	newest := NewestOf(slices.DeleteFunc(slices.Clone(tiers), func(tier Snapshot) bool { return tier.Step >= since }))
 	if newest.Step == 0 {
 		return says, "end it, mend what made it so (the samples, the learning rate), and begin anew, or from your own checkpoint of " +
 			"before: no snapshot from before is known"

@@ -29,6 +29,12 @@ type Node struct {
 	Joined time.Time `json:"joined,omitzero"`
 	// Step is how many steps it has completed: by its last heartbeat, and where none was heard as the log tells.
 	Step uint64 `json:"step,omitempty"`
+	// Until is when a node that waits for its turn is asked to take part; left out where it waits for nothing of that kind.
+	Until time.Time `json:"until,omitzero"`
+	// Keeps is when its agent said that it keeps what the trainer left, for the next one and for others; left out where nothing is kept.
+	Keeps time.Time `json:"keeps,omitzero"`
+	// Proven tells that its process is gone for certain, with what it held.
+	Proven bool `json:"proven,omitempty"`
 	// Stepless tells that its script knows nothing of its agent, which has neither steps nor memory to tell of.
 	Stepless bool `json:"stepless,omitempty"`
 	// Pulse is its last heartbeat; left out where none was heard.
@@ -48,12 +54,17 @@ const (
 	Ended     = "ended"     // the job is complete, or training is for this node
 )
 
+// OtherProcess is why a member is lost whose name a later process has.
+const OtherProcess = "another process has its name, and asked to join"
+
 // told is what the log tells of a node, in the log's order.
 type told struct {
 	join                               *events.Join // the last
 	joined                             time.Time    // when it asked
 	leaving, suspected, lost, expected bool
 	gone                               bool // it asked for a place and has none to wait for
+	keeps                              time.Time
+	proven                             bool // it is gone, and what it held
 	reason                             string
 	step                               uint64            // by the heartbeat after which it was missed; zero: not known
 	wished                             time.Time         // to leave; zero: it did not
@@ -87,7 +98,16 @@ func (n *told) take(event events.Event) {
 	case events.NodeExited:
 		if exit, err := events.Open[events.Exit](event); err == nil {
 			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason+n.afterWish(event.Logged)
+			n.leave(exit, event.Logged)
 		}
+	}
+}
+
+// leave notes what the end of the node's process leaves.
+func (n *told) leave(exit events.Exit, at time.Time) {
+	n.keeps, n.proven = time.Time{}, !exit.Keeps && !exit.Hangs
+	if exit.Keeps {
+		n.keeps = at
 	}
 }
 
@@ -100,11 +120,11 @@ func (n *told) await(event events.Event) {
 }
 
 // waits says until when the node waits for its turn, and why; empty where it does not.
-func (n *told) waits() string {
+func (n *told) waits() (until time.Time, why string) {
 	if n.turn == nil {
-		return ""
+		return time.Time{}, ""
 	}
-	return fmt.Sprintf("it is asked at %s: %s", n.due.Local().Format("01-02 15:04:05"), n.turn.Reason)
+	return n.due, fmt.Sprintf("it is asked at %s: %s", n.due.Local().Format("01-02 15:04:05"), n.turn.Reason)
 }
 
 // miss notes why, and since which step, a node is missed.
@@ -112,6 +132,7 @@ func (n *told) miss(event events.Event) {
 	n.reason = reasonOf(event) + n.afterWish(event.Logged)
 	if state, err := events.Open[events.NodeState](event); err == nil {
 		n.step = max(n.step, state.Step)
+		n.proven = n.proven || state.Proven
 	}
 }
 
@@ -185,6 +206,9 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 		node.Pulse = &pulse
 	}
 	node.Step = o.stepOf(node)
+	if told := o.told[node.Node]; told != nil && node.Pulse == nil {
+		node.Keeps, node.Proven = told.keeps, told.proven
+	}
 	if told := o.told[node.Node]; told != nil && told.join != nil && told.join.Incarnation == node.Incarnation {
 		node.Joined = told.joined
 	}
@@ -225,7 +249,7 @@ func (o *Overlay) judge(node *Node) {
 	case node.Pulse == nil && isOf && told.refusal != nil:
 		node.State, node.Reason = Silent, "it asked to "+told.refusal.Refused+", and was refused: "+told.refusal.Reason
 	case node.Pulse == nil && told != nil && !isOf:
-		node.State, node.Reason = Lost, "another process has its name, and asked to join"
+		node.State, node.Reason = Lost, OtherProcess
 	case node.Pulse == nil:
 		node.State = Silent
 	}

@@ -135,20 +135,6 @@ func (o *Overlay) halt(stop *changes.Stop) {
 	clear(o.told)
 }
 
-// beginAnew takes that what was trained under the plan in force is given up.
-func (o *Overlay) beginAnew(event events.Event) {
-	reset, err := events.Open[events.JobReset](event)
-	if err != nil || o.plan == nil || reset.Generation != o.plan.Generation {
-		o.end = nil
-		return
-	}
-	o.reset, o.end, o.stop = &reset, nil, nil
-	maps.DeleteFunc(o.told, func(_ string, told *told) bool { return told.gone || told.leaving })
-}
-
-// Reset returns that of training, since the last commit; nil where what was trained counts.
-func (o *Overlay) Reset() *events.JobReset { return o.reset }
-
 // Stop returns that of training, since the last commit; nil where it was not stopped.
 func (o *Overlay) Stop() *changes.Stop { return o.stop }
 
@@ -206,7 +192,7 @@ func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }
 // O(n log n).
 func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 	members := map[string]string{} // their incarnations
-	if o.plan != nil {
+	if o.plan != nil && o.reset == nil {
 		places := placesOf(*o.plan)
 		for _, member := range o.plan.Nodes {
 			members[member.Node] = member.Incarnation
@@ -225,8 +211,9 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 		}
 		node := Node{
 			Node: name, Name: told.join.Name, State: Joining, Site: told.join.Site, Address: told.join.Address, Incarnation: told.join.Incarnation,
-			MemoryBytes: told.join.MemoryBytes, Joined: told.joined, Reason: told.waits(),
+			MemoryBytes: told.join.MemoryBytes, Joined: told.joined,
 		}
+		node.Until, node.Reason = told.waits()
 		switch {
 		case runsOn:
 			node.State, node.Reason, node.Step = Lost, told.reason, pulse.Step

@@ -29,6 +29,19 @@ type Snapshot struct {
 // skipped, and one is skipped while a plan changes.
 const lateTurns = 4
 
+// Outlives reports whether it outlives the processes whose state it has.
+func (s Snapshot) Outlives() bool { return s.Tier != "memory" }
+
+// NewestOf returns the newest complete one that outlives the processes; its step is zero where there is none.
+func NewestOf(tiers []Snapshot) (newest Snapshot) {
+	for _, tier := range tiers {
+		if tier.Outlives() && tier.Step > newest.Step {
+			newest = tier
+		}
+	}
+	return newest
+}
+
 // Late reports whether snapshots that were to be complete by a step are not.
 func (s Snapshot) Late(step uint64) bool {
 	if s.Step == 0 {

@@ -31,7 +31,7 @@ const differs = 15 * time.Minute
 // Figures returns those of now. What was done with before the first ones is not in Done. O(n log n) of the nodes and links.
 func (v *View) Figures(now time.Time) Figures {
 	nodes := v.nodes(now)
-	plan, _ := v.overlay.Plan()
+	plan, _ := v.plan()
 	v.progress.look(plan, now)
 	figures := Figures{Status: v.status(nodes, plan, now), Done: v.done(now)}
 	end := v.overlay.End()

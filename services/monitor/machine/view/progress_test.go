@@ -73,3 +73,21 @@ func TestAChangeForWhichNoStepIsMadeForLongerThanUsualIsTrouble(t *testing.T) {
 		t.Errorf("after a minute it says %s, %q", status.Level, status.Says)
 	}
 }
+
+// The page showed the members of what was given up as lost, and their last step.
+func TestAfterAResetThePageShowsNoMemberAndNoStepOfBefore(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(10, "n1", "n2", "n3", "n4")
+	l.say(events.TrainingReset, "c", &events.JobReset{Generation: 1, Reason: "the next job"})
+	l.now = l.now.Add(time.Minute)
+	parts := l.view.Parts(l.now)
+	for _, key := range []string{"plan", "layers", "node/n1"} {
+		if part, is := parts[key]; is {
+			t.Errorf("there is %s: %+v", key, part)
+		}
+	}
+	if now, is := parts["now"].(Status); !is || now.Step > 0 || now.Level != Idle || !strings.HasPrefix(now.Says, "training begins anew once nodes join") {
+		t.Errorf("it says %+v", parts["now"])
+	}
+}

@@ -58,7 +58,7 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 	} else if stop := v.overlay.Stop(); stop != nil {
 		status.Step, status.Rate, status.StepSeconds = stop.Step, 0, 0
 	}
-	if v.overlay.End() == nil {
+	if v.overlay.End() == nil && v.overlay.Reset() == nil {
 		steps, left := v.overlay.Course(status.Step, status.StepSeconds)
 		status.Course = overlay.SaysCourse(status.Step, steps, left)
 	}
@@ -79,7 +79,7 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 	}
 	if reset := v.overlay.Reset(); reset != nil {
 		if _, under := v.underWay(); !under {
-			return Idle, "training begins anew once nodes join, as somebody asked: " + reset.Reason
+			return Idle, overlay.SaysReset(*reset)
 		}
 	}
 	stop := v.overlay.Stop()

@@ -68,6 +68,9 @@ func (v *View) Take(event events.Event) {
 	v.record.Take(event)
 	v.news = true
 	v.compare(event)
+	if event.Kind == events.TrainingReset {
+		v.progress = progress{marks: v.progress.marks}
+	}
 	if committed := v.record.Committed(); event.Kind == events.Committed && committed > MostChanges {
 		v.record.Forget(committed - MostChanges)
 	}
@@ -93,18 +96,26 @@ func (v *View) Pulse(pulse events.Pulse, at time.Time) {
 	if _, known := v.pulses[pulse.Node]; known || len(v.pulses) < mostPulses {
 		v.pulses[pulse.Node] = beat{pulse, at}
 	}
-	if plan, _ := v.overlay.Plan(); plan != nil { // who has no place, or begins only, stands at another step
+	if plan, _ := v.plan(); plan != nil { // who has no place, or begins only, stands at another step
 		if _, placed := plan.Holds(pulse.Node); placed && pulse.Step > 0 {
 			v.progress.hear(pulse, at)
 		}
 	}
 }
 
+// plan returns the one that counts and when it was committed; nil where there is none, or training begins anew.
+func (v *View) plan() (*events.Plan, time.Time) {
+	if v.overlay.Reset() != nil {
+		return nil, time.Time{}
+	}
+	return v.overlay.Plan()
+}
+
 // Parts returns all that there is to see, by key. A part that did not change is as it was. O(n log n) of the nodes and links.
 func (v *View) Parts(now time.Time) map[string]any {
 	parts := map[string]any{}
 	nodes := v.nodes(now)
-	plan, committed := v.overlay.Plan()
+	plan, committed := v.plan()
 	if plan != nil {
 		parts["plan"] = planOf(plan, committed)
 		parts["layers"] = CoverageOf(plan, alive(nodes))

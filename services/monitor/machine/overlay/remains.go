@@ -1,0 +1,75 @@
+package overlay
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// keepsFor is for how long an agent that keeps what its trainer left is taken to live without a sign of it: it looks as often whether others
+// need that (services/agent/local), and is heard while it gives.
+const keepsFor = 6 * time.Minute
+
+// Remains are the nodes that may hold what is missing, of whom no process of the plan is heard. A node that is proven to be gone is in no
+// list.
+type Remains struct {
+	Back    []string // another process has the name, and asked for a place: it tells what it holds
+	Keep    []string // their agents said that they keep what their trainers left
+	Unheard []string // nobody has said yet what became of them
+	Unknown []string // they are lost, and nothing proves that they have ended
+}
+
+// RemainsOf returns those of some nodes that have a place and are not heard.
+func RemainsOf(nodes []Node, now time.Time) (remains Remains) {
+	back := map[string]bool{}
+	for _, node := range nodes {
+		back[node.Node] = back[node.Node] || node.State == Joining && node.Pulse != nil
+	}
+	for _, node := range nodes {
+		switch {
+		case node.Pulse != nil || node.Pipeline == nil || node.State == Ended || node.Proven:
+		case back[node.Node]:
+			remains.Back = append(remains.Back, node.Node)
+		case !node.Keeps.IsZero() && now.Sub(node.Keeps) < keepsFor:
+			remains.Keep = append(remains.Keep, node.Node)
+		case node.State == Silent || node.State == Suspected:
+			remains.Unheard = append(remains.Unheard, node.Node)
+		default:
+			remains.Unknown = append(remains.Unknown, node.Node)
+		}
+	}
+	return remains
+}
+
+// Do says what has training go on; held tells that the cluster holds, so that no more is to be said of those who are not heard. A new beginning
+// is advised only where nobody may hold the state.
+func (r Remains) Do(held bool) string {
+	unknown := r.Unknown
+	if held {
+		unknown = append(unknown, r.Unheard...)
+	}
+	switch {
+	case len(r.Keep) > 0:
+		return fmt.Sprintf("leave the agents of %s running: they keep the state. Each starts its script again, and once it does so no more, it "+
+			"gives the state to a node that joins: start one (reknit agent run -- COMMAND)", few(r.Keep))
+	case len(r.Back) > 0:
+		return fmt.Sprintf("wait: %s asked for a place again, and will tell what is held there", few(r.Back))
+	case len(r.Unheard) > 0 && !held:
+		return fmt.Sprintf("it is not known yet whether %s ended: look again in a minute", few(r.Unheard))
+	case len(unknown) > 0:
+		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Start those that do not again by the "+
+			"names they had: with snapshots training goes on from there. If none of them runs any more, and there is no snapshot, the "+
+			"state is gone. To begin anew at the first step then: reknit cluster reset", few(unknown))
+	}
+	return "with snapshots it goes on once the trainers are started again by the names they had; without, the state of those that ended is " +
+		"gone. To begin anew at the first step: reknit cluster reset"
+}
+
+// few names some nodes, and says how many there are beside.
+func few(nodes []string) string {
+	says := strings.Join(nodes[:min(mostNamed, len(nodes))], ", ")
+	if others := len(nodes) - mostNamed; others > 0 {
+		says += fmt.Sprintf(" and %d more", others)
+	}
+	return says
+}

@@ -1,0 +1,44 @@
+package overlay_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
+)
+
+// For half a minute after a retry status advised to give up what the agents kept.
+func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
+	now, place := time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC), 0
+	node := func(name, state string) overlay.Node { return overlay.Node{Node: name, State: state, Pipeline: &place} }
+	kept, gone, silent := node("n1", overlay.Lost), node("n2", overlay.Lost), node("n3", overlay.Silent)
+	kept.Keeps, gone.Proven = now.Add(-30*time.Second), true
+	long := kept
+	long.Keeps = now.Add(-time.Hour)
+	heard := node("n4", overlay.Training)
+	heard.Pulse = &events.Pulse{}
+	missed := node("n3", overlay.Lost)
+	back := overlay.Node{Node: "n3", State: overlay.Joining, Pulse: &events.Pulse{}}
+	for name, test := range map[string]struct {
+		nodes     []overlay.Node
+		held      bool
+		says      string
+		mayAdvise bool
+	}{
+		"an agent keeps it":                     {[]overlay.Node{gone, kept, silent}, true, "the agents of n1 running: they keep the state", false},
+		"nobody knows yet":                      {[]overlay.Node{gone, silent}, false, "it is not known yet whether n3 ended", false},
+		"nobody knows, and the cluster holds":   {[]overlay.Node{gone, silent}, true, "nothing proves that n3 ended", true},
+		"one may live":                          {[]overlay.Node{gone, missed}, false, "nothing proves that n3 ended", true},
+		"one is back":                           {[]overlay.Node{gone, missed, back}, true, "wait: n3 asked for a place again", false},
+		"an agent kept it an hour ago":          {[]overlay.Node{long}, false, "nothing proves that n1 ended", true},
+		"all are gone":                          {[]overlay.Node{gone, {Node: "n5"}}, false, "without, the state of those that ended is gone", true},
+		"one ended as it should, and one lives": {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "without, the state", true},
+	} {
+		says := overlay.RemainsOf(test.nodes, now).Do(test.held)
+		if !strings.Contains(says, test.says) || strings.Contains(says, "reknit cluster reset") != test.mayAdvise {
+			t.Errorf("%s: it says %q", name, says)
+		}
+	}
+}

@@ -1,0 +1,44 @@
+package overlay
+
+import (
+	"fmt"
+	"maps"
+
+	"github.com/reknit/reknit/events"
+)
+
+// beginAnew takes that what was trained under the plan in force is given up, and with it who was a member, and what was refused.
+func (o *Overlay) beginAnew(event events.Event) {
+	reset, err := events.Open[events.JobReset](event)
+	if err != nil {
+		return
+	}
+	if o.end = nil; !reset.Snapshots {
+		clear(o.snapshots) // none of them counts
+	}
+	if o.plan == nil || reset.Generation != o.plan.Generation {
+		return
+	}
+	o.reset, o.stop = &reset, nil
+	for _, member := range o.plan.Nodes {
+		if told := o.told[member.Node]; told != nil && told.join != nil && told.join.Incarnation == member.Incarnation {
+			delete(o.told, member.Node)
+		}
+	}
+	maps.DeleteFunc(o.told, func(_ string, told *told) bool { return told.gone || told.leaving })
+	for _, told := range o.told {
+		told.refusal = nil
+	}
+}
+
+// Reset returns that of training, since the last commit; nil where what was trained counts.
+func (o *Overlay) Reset() *events.JobReset { return o.reset }
+
+// SaysReset tells of a reset after which there is no plan yet.
+func SaysReset(reset events.JobReset) string {
+	how := "begins anew"
+	if reset.Snapshots {
+		how = "goes on from its newest snapshot"
+	}
+	return fmt.Sprintf("training %s once nodes join, as somebody asked: %s", how, reset.Reason)
+}
