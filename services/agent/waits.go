@@ -35,7 +35,10 @@ func (w waiting) due() bool {
 	return w.times > 0 && time.Since(w.told) >= remindEvery*time.Duration(min(3*w.times, 6))-remindEvery/2
 }
 
-const beginAnew = "to begin anew at the first step: reknit cluster reset"
+const (
+	beginAnew   = "to begin anew at the first step: reknit cluster reset"
+	trainLonger = "to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps"
+)
 
 // remedy is what somebody can do about it.
 func (w waiting) remedy() string {
@@ -43,7 +46,7 @@ func (w waiting) remedy() string {
 	case len(w.Awaits) == 0:
 		return "" // the reason says what is missing
 	case w.finished != "":
-		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + beginAnew
+		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + trainLonger + "; " + beginAnew
 	}
 	return "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE, of reknit trainer REKNIT_TRAINER_NODE), " +
 		"with the state or the snapshots they have; where there are none any more, " + beginAnew

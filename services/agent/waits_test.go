@@ -105,6 +105,7 @@ func TestAJobThatWasFinishedIsNamedWhereItsNodesAreWaitedFor(t *testing.T) {
 	h.ends()
 	h.hold("n8", "n9")
 	log.expect(t, 2, "this cluster's job was finished: n9 had completed its last step; "+
+		"to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps; "+
 		"to begin anew at the first step: reknit cluster reset")
 }
 

@@ -36,3 +36,17 @@ func TestAnAnnouncedTrainerIsKnownUntilItHangsUp(t *testing.T) {
 		t.Error("it still knows a trainer that hung up")
 	}
 }
+
+// Of a script that evaluated after its last step its agent said that it has not joined yet.
+func TestATrainerWhoseSessionHasEndedIsKnownUntilItsProcessHas(t *testing.T) {
+	r := newRig(t)
+	r.trainTogether().dies()
+	<-r.server.Idle()
+	if !r.server.Knows() {
+		t.Error("it does not know the trainer that had a session")
+	}
+	r.server.Gone("exit status 0", 0)
+	if r.server.Knows() {
+		t.Error("it knows the trainer whose process is gone")
+	}
+}

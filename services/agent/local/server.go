@@ -71,6 +71,7 @@ type Server struct {
 	joining  map[string]bool     // nodes whose join is under way
 	kept     map[string]*holder  // by node: who keeps what the last script left, where none has joined since
 	last     chan struct{}       // closed when no script comes any more
+	known    bool                // the process that runs had a session
 	leaving  *leave              // was asked of all
 	refused  error               // why the last that asked was not taken, and would not be if it asked again
 }
@@ -176,11 +177,12 @@ func (s *Server) Trainers() int {
 	return len(s.trainers)
 }
 
-// Knows reports whether a trainer has a session, waits for one, for NATS, say, or is announced: it joins once it has its data.
+// Knows reports whether a trainer has a session, or had one in its process, waits for one, for NATS, say, or is announced: it joins once it
+// has its data.
 func (s *Server) Knows() bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return len(s.trainers)+len(s.joining)+len(s.announcing) > 0
+	return s.known || len(s.trainers)+len(s.joining)+len(s.announcing) > 0
 }
 
 // Refused returns why the trainer that asked last was not taken, where it would not be if it asked again: its join is no
@@ -224,6 +226,9 @@ func (s *Server) Gone(how string, code int) {
 		t.end(exit{how: how, code: code})
 		<-t.over
 	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.known = false
 }
 
 func (s *Server) all() []*trainer {
@@ -276,7 +281,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		return "", nil, err
 	}
 	session = rand.Text()
-	s.trainers[session], s.refused = t, nil
+	s.trainers[session], s.refused, s.known = t, nil, true
 	s.limit()
 	if s.leaving != nil {
 		t.leave(s.leaving)

@@ -5,7 +5,7 @@
         for task in step.tasks:                 # passes of micro-batches through the layers of this process
             backward(step, task) if task.backward else forward(step, task)
         if step.commit():                       # False: the step was given up, and comes again
-            print(step.index, step.loss)
+            print(step.index + 1, step.loss)
 
 A model is a row of layers, and build(n) makes one of them. Each process holds the layers of its stage and no others: with
 an optimizer of its own a layer is a unit of the state, which moves from process to process as the plan wants it. Who

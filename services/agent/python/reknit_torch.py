@@ -5,7 +5,7 @@
         for samples in step.micro_batches:      # numbers of samples that this process trains
             step.backward(loss_of(model(x[samples]), y[samples]))
         if step.commit():                       # False: the step was given up, and comes again
-            print(step.index, step.loss)
+            print(step.index + 1, step.loss)
 
 Parameters, buffers and the optimizer's state move into the units that the agent gives to processes which join. A step
 sums the gradients over all processes, shows by a second sum that everybody has them (the gate), and only then updates
