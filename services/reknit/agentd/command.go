@@ -53,7 +53,7 @@ func Main(arguments []string) error {
 		service.Main("agent", serveMain)
 		return nil
 	case "help", "-h", "--help":
-		fmt.Print(usage)
+		fmt.Print(runUsage + "\n")
 		os.Args = append(program, "help")
 		service.Main("agent", serveMain)
 		return nil

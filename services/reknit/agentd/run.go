@@ -22,6 +22,8 @@ const (
 
 	holdQuiet = 2 * time.Second // for a look at whether others need what a trainer left
 
+	lastWords = time.Second // of a trainer that a second signal ends: Python in the middle of a call does not hear it
+
 	soundAfter = 5 * time.Minute // a trainer that ran so long has all its restarts again
 )
 
@@ -39,6 +41,7 @@ type parent struct {
 	leaving  bool             // the cluster was asked
 	wished   time.Time        // when it was
 	asked    bool             // to end
+	killed   <-chan time.Time // when it is ended that was asked; nil: it has all the time that it needs
 	started  int              // times
 	child    *child           // under way
 	stuck    chan struct{}    // a token: it is to be killed
@@ -86,17 +89,17 @@ func Run(
 		}
 		if p.restarts == 0 {
 			slog.Error("the trainer failed, and is not started again", "status", status, "restarts", restarts)
-			p.hold(2)
+			p.hold(server.Released(), 2)
 			return status, nil
 		}
 		if refused := server.Refused(); refused != nil {
 			slog.Error("the trainer is not started again: it would be refused again", "status", status, "reason", refused)
-			p.hold(2)
+			p.hold(server.Released(), 2)
 			return status, nil
 		}
 		if err := p.input.again(); err != nil {
 			slog.Error("the trainer is not started again", "status", status, "reason", err)
-			p.hold(2)
+			p.hold(server.Released(), 2)
 			return status, nil
 		}
 		p.restarts--
@@ -104,28 +107,25 @@ func Run(
 		select {
 		case <-time.After(pause):
 		case <-p.signals:
-			p.hold(1)
+			p.hold(server.Released(), 1)
 			return status, nil
 		}
 		pause = min(2*pause, longestWait)
 	}
 }
 
-// hold returns once nobody needs what the trainer left, or upon so many signals.
-func (p *parent) hold(signals int) {
-	released := p.server.Released()
-	select {
-	case <-released:
-		return
-	case <-time.After(holdQuiet):
-	}
-	slog.Warn("what the trainer left is kept until others hold it: the agent gives it to nodes that join, and ends then. Two signals end "+
-		"it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
-	for range signals {
+// hold returns once nobody needs what the trainer left, which is released then, or upon so many signals.
+func (p *parent) hold(released <-chan struct{}, signals int) {
+	quiet := time.After(holdQuiet)
+	for signals > 0 {
 		select {
 		case <-released:
 			return
+		case <-quiet:
+			slog.Warn("what the trainer left is kept until others hold it: the agent gives it to nodes that join, and ends then. Two signals "+
+				"end it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
 		case <-p.signals:
+			signals--
 		}
 	}
 }
@@ -160,6 +160,8 @@ func (p *parent) once() (status int, err error) {
 		case signal := <-p.signals:
 			p.hearRefusal()
 			p.ask(signal)
+		case <-p.killed:
+			p.child.signal(syscall.SIGKILL)
 		case <-p.stuck:
 			slog.Warn("the trainer hangs, and is killed", "pid", p.child.pid())
 			_ = p.child.command.Process.Kill() // it may have ended
@@ -197,8 +199,8 @@ func (p *parent) hearRefusal() {
 	}
 }
 
-// ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal
-// itself.
+// ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal itself; whoever was
+// asked before ends, whether it hears or not.
 func (p *parent) ask(signal os.Signal) {
 	if !p.asked && !p.leaving && p.server.Trainers() > 0 {
 		p.leaving, p.wished = true, time.Now()
@@ -207,6 +209,12 @@ func (p *parent) ask(signal os.Signal) {
 			"else by two signals to each of its trainers", "signal", signal)
 		p.server.Leave(askedToGo, leaveDeadline)
 		return
+	}
+	switch {
+	case p.asked:
+		p.child.signal(syscall.SIGKILL)
+	case p.leaving:
+		p.killed = time.After(lastWords)
 	}
 	p.asked = true
 	if number, ok := signal.(syscall.Signal); ok {

@@ -169,6 +169,34 @@ func TestATrainerThatTakesNoPartHearsTheSignalItself(t *testing.T) {
 	}
 }
 
+// Python in the middle of an import or a sum hears no signal: Ctrl-C twice took 18 s.
+func TestASecondSignalEndsATrainerThatHearsNone(t *testing.T) {
+	r := newRan(t)
+	go func() {
+		for { // until the script listens
+			if _, err := os.Stat(r.said); err == nil {
+				r.signals <- syscall.SIGINT
+				r.signals <- syscall.SIGINT
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	if status := r.run(`trap '' INT TERM; touch "$1"; while :; do sleep 0.05; done`, 3); status != 128+int(syscall.SIGKILL) {
+		t.Errorf("status %d: expected that it was killed, and not started again", status)
+	}
+}
+
+func TestTwoSignalsThatComeWhileATrainerIsStartedAgainAreBothHeard(t *testing.T) {
+	signals := make(chan os.Signal, 1)
+	signals <- syscall.SIGINT // behind the one by which it holds
+	began := time.Now()
+	(&parent{signals: signals}).hold(nil, 1)
+	if took := time.Since(began); took >= holdQuiet {
+		t.Errorf("it held for %v beyond the second signal", took)
+	}
+}
+
 func TestWhatIsNotAsExpectedIsNamedByItsVariable(t *testing.T) {
 	for variable, environment := range map[string]map[string]string{
 		"REKNIT_CLUSTER":          {"REKNIT_CLUSTER": "a b"},

@@ -35,6 +35,7 @@ type unchanged struct {
 	started  int              // times
 	failed   bool             // the last by itself
 	deadline <-chan time.Time // of the leave; nil: nobody asked for it
+	hurried  bool             // it was asked for again
 }
 
 // errDone says that there is nothing left to do.
@@ -149,7 +150,11 @@ func (u *unchanged) halt() (done error) {
 		return nil
 	}
 	u.child.signal(syscall.SIGTERM)
-	patience := time.After(grace)
+	patience := grace
+	if u.hurried {
+		patience = lastWords
+	}
+	killed := time.After(patience)
 	for u.child != nil {
 		select {
 		case u.exit = <-u.child.ended:
@@ -158,8 +163,8 @@ func (u *unchanged) halt() (done error) {
 			if done = u.ask(signal); done != nil {
 				u.child.signal(syscall.SIGKILL)
 			}
-		case <-patience:
-			slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", u.child.pid(), "after", grace.String())
+		case <-killed:
+			slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", u.child.pid(), "after", patience.String())
 			u.child.signal(syscall.SIGKILL)
 		}
 	}
@@ -190,7 +195,7 @@ func (u *unchanged) end(exit end) error {
 
 // ask has the node leave the cluster. Who is asked again or is alone ends at once.
 func (u *unchanged) ask(signal os.Signal) error {
-	if u.deadline != nil || len(u.place.crew) < 2 {
+	if u.hurried = u.deadline != nil; u.hurried || len(u.place.crew) < 2 {
 		return errDone
 	}
 	slog.Warn("the script ends once the cluster does without it, after "+leaveDeadline.String()+" at most; a second signal ends it at once",

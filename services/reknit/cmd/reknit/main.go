@@ -48,13 +48,20 @@ Exit status: 0 done; 1 failed, and the reason is printed; 2 the command line or 
 reknit agent run ends as what it runs does.`
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := untilTold()
 	err := execute(ctx, root(), os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(tell.Printable(os.Stderr), "reknit:", err)
 	}
 	os.Exit(status(err))
+}
+
+// untilTold returns a context that ends with the first signal to end. The second ends the process at once.
+func untilTold() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
 }
 
 // execute runs a command line. If it asks for help, cobra would take an unknown command for its parent.
@@ -147,18 +154,24 @@ func group(root *cobra.Command, heading string, commands ...*cobra.Command) {
 	root.AddCommand(commands...)
 }
 
-// part is a command that reads its line itself.
+// part is a command that reads its line itself, and prints its own help.
 func part(name, says string, run func(arguments []string) error, verbs ...string) *cobra.Command {
-	return tell.Command(&cobra.Command{
+	command := tell.Command(&cobra.Command{
 		Use: name, Short: says, DisableFlagParsing: true, ValidArgs: verbs, Args: cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, arguments []string) error { return run(arguments) },
 	})
+	command.SetHelpFunc(func(c *cobra.Command, _ []string) {
+		if err := run([]string{"help"}); err != nil {
+			c.PrintErrln("reknit:", err)
+		}
+	})
+	return command
 }
 
 // ofService runs one service as its own binary would: the sub-command takes the place of the program's name.
 func ofService[C any](name string, run func(context.Context, C) error) *cobra.Command {
-	return part(name, "run the "+name+", configured by the environment: reknit "+name+" help lists it", func([]string) error {
-		os.Args = os.Args[1:]
+	return part(name, "run the "+name+", configured by the environment: reknit "+name+" help lists it", func(line []string) error {
+		os.Args = append([]string{name}, line...)
 		service.Main(name, run)
 		return nil
 	}, "help", "healthcheck")

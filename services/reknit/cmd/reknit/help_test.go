@@ -1,0 +1,47 @@
+package main
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// It printed the name of the command and nothing else.
+func TestHelpOfAPartIsWhatThePartPrintsOfItself(t *testing.T) {
+	for name, says := range map[string][]string{
+		"agent":   {"reknit agent run [--restarts N]", "--unchanged    the command knows nothing of Reknit", "REKNIT_AGENT_NODE"},
+		"monitor": {"REKNIT_CLUSTER", "REKNIT_NATS_URL"},
+	} {
+		printed := printedBy(t, func() {
+			if exit, _, err := run(t, "help", name); exit != 0 {
+				t.Errorf("reknit help %s: status %d, %v", name, exit, err)
+			}
+		})
+		for _, text := range says {
+			if !strings.Contains(printed, text) {
+				t.Errorf("reknit help %s: expected %q in\n%s", name, text, printed)
+			}
+		}
+	}
+}
+
+// printedBy returns what is written to standard output meanwhile.
+func printedBy(t *testing.T, do func()) string {
+	t.Helper()
+	reader, writer, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, arguments := os.Stdout, os.Args
+	os.Stdout = writer
+	read := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(reader)
+		read <- string(text)
+	}()
+	do()
+	os.Stdout, os.Args = output, arguments
+	writer.Close()
+	return <-read
+}
