@@ -82,11 +82,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer func() { store.close() }()
-	unheard, err := tellHolds(server.URL(), o.cluster, once(out, ""))
-	if err != nil {
-		return err
-	}
-	defer unheard()
+	go tellHolds(ctx, server.URL(), o.cluster, once(out, ""))
 	page, err := processes.PageAddress(o.page) // behind NATS, whose port it must not find free
 	if err != nil {
 		return err
@@ -101,7 +97,6 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
 		logs, server.URL(), o.cluster)
-	go tellOlder(ctx, server.URL(), o.cluster, out)
 	if err := store.watch(ctx); err != nil {
 		return err
 	}
