@@ -109,11 +109,11 @@ func (d *doctor) examine(ctx context.Context) {
 		{"clock", d.joined, d.clock},
 		{"permissions", d.joined, d.permissions},
 		{"services", d.joined, d.services},
-		{"training", d.joined, unlessComplete(d, d.training)},
-		{"snapshots", d.joined, unlessComplete(d, d.snapshots)},
+		{"training", d.joined, d.training},
+		{"snapshots", d.joined, unlessResting(d, d.snapshots)},
 		{"replicas", d.joined, d.replicas},
-		{"peers", d.joined, unlessComplete(d, d.peers)},
-		{"own address", d.joined, unlessComplete(d, d.address)},
+		{"peers", d.joined, unlessResting(d, d.peers)},
+		{"own address", d.joined, unlessResting(d, d.address)},
 		{"disk", nil, d.disk},
 	} {
 		if check.needs != nil && !check.needs() {
@@ -127,14 +127,15 @@ func (d *doctor) examine(ctx context.Context) {
 	}
 }
 
-// unlessComplete makes a check that needs other nodes, where the job goes on: of a complete one nobody needs to be there.
-func unlessComplete(d *doctor, check func(context.Context) []Finding) func(context.Context) []Finding {
+// unlessResting makes a check that needs other nodes, where training goes on: of a job that is complete, stopped or begun anew nobody needs
+// to be there.
+func unlessResting(d *doctor, check func(context.Context) []Finding) func(context.Context) []Finding {
 	return func(ctx context.Context) []Finding {
-		end, err := connect.End(ctx, d.bus)
-		if err != nil || end == nil {
-			return check(ctx)
+		rest, err := connect.Resting(ctx, d.bus)
+		if says := rest.String(); err == nil && says != "" {
+			return found(fine, "", "nobody has to be there: %s", says)
 		}
-		return found(fine, "", "the job is complete, and nobody has to be there: %v", end)
+		return check(ctx)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ type clinic struct {
 	bus *bus.Bus
 	url string
 
-	said int // events
+	said  int                          // events
+	pulse atomic.Pointer[events.Pulse] // that n1 sends now and then; nil: none
 }
 
 // newClinic starts a server with JetStream, on which spoil does what it does before there are streams.
@@ -54,9 +56,7 @@ func newClinic(t *testing.T, spoil func(jetstream.JetStream)) *clinic {
 // sound has all services answer, and n1 train where others reach it.
 func (c *clinic) sound() {
 	c.t.Helper()
-	for _, service := range processes.Services {
-		c.answer(events.LeaseSubject("c", service), func(*nats.Msg) []byte { return nil })
-	}
+	c.serves()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		c.t.Fatal(err)
@@ -64,6 +64,15 @@ func (c *clinic) sound() {
 	c.t.Cleanup(func() { listener.Close() })
 	c.plan(listener.Addr().String())
 	c.answer(events.ProbeSubject("c", "n1"), func(ask *nats.Msg) []byte { return dialAs(ask, "n1") })
+	c.beats(events.Pulse{Loss: 1, StillSeconds: 0.1})
+}
+
+// serves has all services answer.
+func (c *clinic) serves() {
+	c.t.Helper()
+	for _, service := range processes.Services {
+		c.answer(events.LeaseSubject("c", service), func(*nats.Msg) []byte { return nil })
+	}
 }
 
 // dialAs dials whom it is asked to, as an agent would that can measure nothing there.

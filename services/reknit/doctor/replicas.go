@@ -17,8 +17,8 @@ const takeOut = "look for errors of memory in the logs of these machines, and st
 
 // replicas looks for copies that differ, of which nobody can tell which is right. Where somebody could, they were mended.
 func (d *doctor) replicas(ctx context.Context) (all []Finding) {
-	end, err := connect.End(ctx, d.bus)
-	switch {
+	rest, err := connect.Resting(ctx, d.bus)
+	switch end := rest.End; {
 	case err != nil:
 		return found(wrong, "see whether this user may read the log", "%v", err)
 	case end != nil && len(end.Differ) > 0:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 )
@@ -16,7 +17,8 @@ const mendTier = "see the logs of the agents (snapshot not written): a disk that
 // not complete when two behind it were being written is late.
 func (d *doctor) snapshots(ctx context.Context) (all []Finding) {
 	known := overlay.New()
-	if err := connect.Read(ctx, d.bus, overlay.SnapshotKinds, connect.Span{}, known.Take); err != nil {
+	kinds := append([]events.Kind{events.TrainingReset}, overlay.SnapshotKinds...)
+	if err := connect.Read(ctx, d.bus, kinds, connect.Span{}, known.Take); err != nil {
 		return found(wrong, "see whether this user may read the log", "%v", err)
 	}
 	for _, tier := range known.Snapshots() {

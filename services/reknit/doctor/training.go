@@ -1,66 +1,44 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
-	"strings"
-	"time"
 
-	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/services/reknit/connect"
 	"github.com/reknit/reknit/services/reknit/history"
 	"github.com/reknit/reknit/services/reknit/inventory"
 )
 
-// training tells why no plan is possible, where that is so, and else whether training gets on.
-func (d *doctor) training(ctx context.Context) []Finding {
-	last, err := history.Last(ctx, d.bus, 1)
+// training tells what keeps training from going on, or spoils it, and what to do, as status does.
+func (d *doctor) training(ctx context.Context) (all []Finding) {
+	if err := connect.MayListen(d.bus); err != nil {
+		return d.held(ctx, err)
+	}
+	overview, err := inventory.Look(ctx, d.bus)
 	if err != nil {
 		return found(unseen, "", "%v", err)
 	}
-	if len(last) == 0 || last[len(last)-1].Held == nil {
-		return d.progress(ctx)
+	for _, trouble := range overview.Troubles() {
+		all = append(all, found(wrong, cmp.Or(trouble.Do, "reknit explain says what it waits for"), "%s", trouble.Says)...)
 	}
-	change := last[len(last)-1]
-	todo := "start who is missing again, by the name it had, or others in its place: reknit explain says who is waited for. " +
-		"Where nobody has what is missing, and no snapshot was kept, it can only begin anew: reknit cluster reset"
-	if change.Held.Step != nil {
-		todo = "see in their logs what ended these trainers, mend it, and run: reknit step retry; " +
-			"or have the samples passed over: reknit step skip"
-	} else if strings.HasPrefix(change.Held.Reason, events.OlderLog) {
-		todo = "put the newer store of NATS back, with NATS stopped; where there is none any more: reknit log accept"
-	} else if !change.Stops() {
-		todo = "training goes on as it is, and the change is tried again now and then: reknit explain says what was in its way"
+	rest, err := connect.Resting(ctx, d.bus)
+	switch {
+	case len(all) > 0:
+	case err == nil && rest.String() != "":
+		return found(fine, "", "%v", rest)
+	case overview.Generation == 0:
+		return found(fine, "", "nobody trains yet: reknit agent run -- COMMAND starts a trainer")
+	default:
+		return found(fine, "", "nothing holds it up")
 	}
-	return found(wrong, todo, "the cluster holds: %s", change.Held.Reason)
+	return all
 }
 
-// progress tells whether the loss is finite and steps are made, by the heartbeats of those who train.
-func (d *doctor) progress(ctx context.Context) []Finding {
-	heard, err := inventory.Pulses(ctx, d.bus)
-	if err != nil {
-		return found(unseen, "see whether this user may hear heartbeats", "%v", err)
+// held tells whether no plan is possible, where heartbeats may not be heard.
+func (d *doctor) held(ctx context.Context, deaf error) []Finding {
+	last, err := history.Last(ctx, d.bus, 1)
+	if err == nil && len(last) > 0 && last[len(last)-1].Held != nil {
+		return found(wrong, "ask with the kit of a user: reknit status says what to do", "the cluster holds: %s", last[len(last)-1].Held.Reason)
 	}
-	known := overlay.New()
-	if err := connect.Read(ctx, d.bus, overlay.SnapshotKinds, connect.Span{}, known.Take); err != nil {
-		return found(unseen, "see whether this user may read the log", "%v", err)
-	}
-	var diverged uint64
-	still, usual := 1e9, 0.0 // of the trainer that made a step last
-	for _, pulse := range heard {
-		if since := overlay.DivergedSince(pulse); since > 0 && (diverged == 0 || since < diverged) {
-			diverged = since
-		}
-		if pulse.StillSeconds > 0 && pulse.StillSeconds < still {
-			still, usual = pulse.StillSeconds, pulse.StepSeconds
-		}
-	}
-	if diverged > 0 {
-		says, todo := overlay.Diverged(diverged, known.Snapshots())
-		return found(wrong, todo, "%s", says)
-	}
-	if late := overlay.SaysLate(time.Duration(still*float64(time.Second)), usual); late != "" {
-		return found(wrong, "look at the log of that script, and kill the script if it hangs: its agent starts it again", "%s", late)
-	}
-	return found(fine, "", "nothing holds it up")
+	return found(unseen, "see whether this user may hear heartbeats", "%v", cmp.Or(err, deaf))
 }

@@ -110,9 +110,12 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 		return nil
 	}
 	list(w, all)
-	end, err := connect.End(ctx, b)
-	if end != nil {
-		fmt.Fprintf(w, "The job is complete since %s: %v.\n", clock(end.At), end)
+	rest, err := connect.Resting(ctx, b)
+	switch {
+	case rest.End != nil:
+		fmt.Fprintf(w, "The job is complete since %s: %v.\n", clock(rest.End.At), rest.End)
+	case rest.String() != "":
+		fmt.Fprintf(w, "%s.\n", capital(rest.String()))
 	}
 	return err
 }
@@ -218,6 +221,7 @@ var told = map[string]string{
 	changes.Committed: "committed, and some trainers have not told a step under it (with --unchanged none does)",
 	changes.Working:   "all trainers work under it",
 	changes.Over:      "the job was complete before it was done",
+	changes.Stopped:   "training has stopped by it, and a snapshot is complete",
 	changes.Withdrawn: "who asked to join has left or is lost, and nothing else was to change",
 }
 
@@ -324,6 +328,9 @@ func refusals(w io.Writer, all []changes.Refusal) {
 func waits(w io.Writer, c changes.Change) {
 	if c.Held != nil {
 		fmt.Fprintf(w, "\nThe cluster holds: %s\n", c.Held.Reason)
+		if c.Held.Step != nil {
+			fmt.Fprintf(w, "  %s\n", BeforeARetry)
+		}
 		if len(c.Held.Awaits) > 0 {
 			fmt.Fprintf(w, "  it needs what only these have: %s\n", strings.Join(c.Held.Awaits, ", "))
 		}
@@ -340,6 +347,11 @@ func waits(w io.Writer, c changes.Change) {
 		fmt.Fprintf(w, "  %s asked for time: %s\n", node, busy)
 	}
 }
+
+// BeforeARetry says what is to be done before a held step is tried again: processes that run have the script as it was.
+const BeforeARetry = "a script that you mended must be started again before reknit step retry, for its processes run the old one: end each " +
+	"(kill PID, by the pid that its agent's log tells), and its agent starts the new one. If the agent starts it no more, leave the agent " +
+	"running, for it keeps the state, and start another: reknit agent run -- COMMAND"
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 

@@ -26,6 +26,8 @@ type Explanation struct {
 	Plan    *events.Plan     `json:"plan,omitempty"`
 	Delay   *Delay           `json:"delay,omitempty"` // the last under the plan: others waited for a node in their step
 	End     *changes.End     `json:"end,omitempty"`   // of the job; left out while it goes on
+	Stop    *changes.Stop    `json:"stop,omitempty"`  // of training under the plan; left out while it goes on
+	Reset   *events.JobReset `json:"reset,omitempty"` // since the plan, which counts no more; left out while it does
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
 }
@@ -81,22 +83,36 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 	if why.Plan, err = planOf(ctx, b, "*"); err != nil {
 		return why, err
 	}
-	if why.End, err = connect.End(ctx, b); err != nil {
+	rest, err := connect.Resting(ctx, b)
+	if err != nil {
 		return why, err
 	}
+	why.End, why.Stop, why.Reset = rest.End, rest.Stop, rest.Reset
 	if why.Delay, err = delayOf(ctx, b, why.Plan); err != nil {
 		return why, err
 	}
 	last, err := Last(ctx, b, 1)
 	for i, change := range last {
 		switch {
-		case why.End == nil && change.State != changes.Committed && change.State != changes.Working:
+		case why.isUnderWay(change):
 			why.Pending = append(why.Pending, change)
 		case why.Plan != nil && change.Generation == why.Plan.Generation:
 			why.Change = &last[i]
 		}
 	}
 	return why, err
+}
+
+// isUnderWay reports whether a change is to bring another plan about. What was so before training was given up is not, once nothing is left
+// of it.
+func (e *Explanation) isUnderWay(change changes.Change) bool {
+	switch change.State {
+	case changes.Committed, changes.Working, changes.Stopped:
+		return false
+	case changes.Pending:
+		return e.End == nil && (e.Reset == nil || change.Held != nil)
+	}
+	return e.End == nil
 }
 
 // delayOf returns the last time that others waited for a node under a plan; nil where they did not.
@@ -145,7 +161,10 @@ func (e Explanation) tell(w io.Writer) {
 	if e.End != nil {
 		fmt.Fprintf(w, "The job is complete since %s: %v. Nothing is left to plan; the last plan was this one.\n\n", clock(e.End.At), e.End)
 	}
-	if e.Delay != nil && e.End == nil {
+	if rest := (connect.Rest{Stop: e.Stop, Reset: e.Reset}).String(); rest != "" {
+		fmt.Fprintf(w, "%s. The last plan was that of generation %d.\n\n", capital(rest), e.Plan.Generation)
+	}
+	if e.Delay != nil && e.End == nil && e.Stop == nil && e.Reset == nil {
 		fmt.Fprintf(w, "Others waited for %s in a step, at %s: %s.\n\n", e.Delay.Node, clock(e.Delay.At), e.Delay.Reason)
 	}
 	for _, change := range e.Pending {

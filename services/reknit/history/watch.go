@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,10 +54,13 @@ func WatchCommand() *cobra.Command {
 			}
 			tell, calm := Teller(c.OutOrStdout(), names, o.json), !o.json
 			begin := func(generation uint64) error {
-				if calm {
-					fmt.Fprintf(c.OutOrStdout(), "watching %s, generation %d; nothing is under way\n", b.Cluster(), generation)
+				if !calm {
+					return nil
 				}
-				return nil
+				rest, err := connect.Resting(c.Context(), b)
+				fmt.Fprintf(c.OutOrStdout(), "watching %s, generation %d; %s\n", b.Cluster(), generation,
+					cmp.Or(names.Shown(rest.String()), "nothing is under way"))
+				return err
 			}
 			return Watch(c.Context(), b, begin, func(news News, event events.Event) (enough bool) {
 				calm = false
@@ -126,11 +130,17 @@ func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error,
 		return err
 	}
 	for _, change := range record.Changes(time.Now()) {
-		if change.State == changes.Negotiating {
+		news := News{At: time.Now(), Generation: change.Generation}
+		switch {
+		case change.State == changes.Negotiating:
 			now := change.Attempts[len(change.Attempts)-1]
-			hear(News{At: time.Now(), Generation: change.Generation, Seconds: now.Seconds,
-				Says: fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))}, events.Event{})
+			news.Seconds, news.Says = now.Seconds, fmt.Sprintf("%s: %s, waiting for %s", change.What(), now.Phase, some(now.Awaits))
+		case change.Held != nil:
+			news.Says = "the cluster holds: " + change.Held.Reason
+		default:
+			continue
 		}
+		hear(news, events.Event{})
 	}
 	if err := begin(record.Committed()); err != nil {
 		return err

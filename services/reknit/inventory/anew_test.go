@@ -65,3 +65,94 @@ func TestAfterAStopNobodyIsWaitedForWhoIsGoneAgain(t *testing.T) {
 		})
 	}
 }
+
+// Status showed the members, the plan and the snapshot of what was given up.
+func TestAfterAResetNothingOfBeforeIsTold(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
+	s.say(events.Committed, "/negotiator", "g", &events.Commitment{Negotiation: "g", Generation: 1, PlanDigest: events.Digest(nil)})
+	s.join("n9", "i")
+	s.say(events.MembershipRefused, "/negotiator", "n9",
+		&events.Refusal{Node: "n9", Refused: events.ChangeJoin, Incarnation: "i", Reason: "another job"})
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}})
+	s.say(events.TrainingReset, "/negotiator", "c", &events.JobReset{Generation: 1, Reason: "the next job"})
+	printed, err := s.run(Status())
+	for _, says := range []string{"plan        none since the reset; generation 1 was the last\n", "nodes       none\n",
+		"training    begins anew once nodes join, as somebody asked: the next job\n"} {
+		if err != nil || !strings.Contains(printed, says) {
+			t.Errorf("%v, expected %q in\n%s", err, says, printed)
+		}
+	}
+	for _, stale := range []string{"snapshot", "silent", "change", "refused", "committed", "copies", "complete"} {
+		if strings.Contains(printed, stale) {
+			t.Errorf("%q stands in\n%s", stale, printed)
+		}
+	}
+}
+
+func TestAResetToASnapshotTellsThatAndTheSnapshot(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
+	s.say(events.TrainingReset, "/negotiator", "c", &events.JobReset{Generation: 1, Reason: "longer", Snapshots: true})
+	s.expectStatus("training    goes on from its newest snapshot once nodes join, as somebody asked: longer\n", "snapshot    disk: step 30 complete")
+}
+
+// It said for ever that the stop is pending.
+func TestAStopThatIsDoneIsNoChangeUnderWay(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.Committed, "/negotiator", "g", &events.Commitment{Negotiation: "g", Generation: 1, PlanDigest: events.Digest(nil)})
+	s.say(events.NegotiationOpened, "/negotiator", "g2", &events.Opening{Negotiation: "g2", Generation: 2, Stop: true,
+		Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n1"}}})
+	s.say(events.SnapshotCompleted, "/restorer", "memory", &events.CompleteSnapshot{Tier: "memory", Step: 40, Plan: events.Digest(nil)})
+	s.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 1, Step: 40, Tier: "disk", Plan: events.Digest(nil)})
+	s.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "training has stopped"})
+	printed, err := s.run(Status())
+	if err != nil || strings.Contains(printed, "pending") || strings.Contains(printed, "leave of") || strings.Contains(printed, "memory") {
+		t.Errorf("%v in\n%s", err, printed)
+	}
+}
+
+func TestACompleteJobSaysHowItIsTrainedLonger(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}})
+	s.expectStatus("to train it longer: reknit cluster reset, and start all scripts again with more steps, in each of which the model that was saved")
+	s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
+	s.expectStatus("to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps: " +
+		"they go on from step 30 (disk)")
+}
+
+// For half a minute after a retry that mended nothing, it advised to give up what the agents kept.
+func TestNobodyIsToldToBeginAnewWhileAnAgentKeepsTheState(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		s.say(events.NodeExited, "/node/"+node, node, &events.Exit{Node: node, Incarnation: "i", Reason: "exit status 1", Keeps: node != "n3"})
+		s.say(events.NodeLost, "/monitor", node,
+			&events.NodeState{Node: node, Incarnation: "i", Reason: "its trainer is gone: exit status 1", Step: 40, Proven: node == "n3"})
+	}
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node is left"})
+	_, err := s.run(Status())
+	if err == nil || !strings.Contains(err.Error(), "Leave the agents of n1, n2 running: they keep the state") ||
+		strings.Contains(err.Error(), "reset") {
+		t.Error(err)
+	}
+}
+
+func TestAHeldStepTellsThatMendedScriptsAreStartedAgainBeforeTheRetry(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.beat("n1", "n2", "n3")
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "step 30 is held",
+		Step: &events.HeldStep{Hold: 1, Step: 30, Samples: events.Samples{First: 360, Count: 12}, Died: []string{"n1", "n2"}}})
+	s.expectStatus("step 30 is held. A script that you mended must be started again before reknit step retry")
+}

@@ -91,10 +91,18 @@ func (l nodeList) tell(w io.Writer) {
 		fmt.Fprintln(w, "Steps, what they take and memory are not known: --unchanged")
 	}
 	for _, node := range l {
-		if node.Reason != "" {
-			fmt.Fprintf(w, "%s is %s: %s\n", node.Node, node.State, node.Reason)
+		if why := waits(node); why != "" {
+			fmt.Fprintf(w, "%s is %s: %s\n", node.Node, node.State, why)
 		}
 	}
+}
+
+// waits says why a node is in its state; empty where its turn, for which it waited, has come.
+func waits(node overlay.Node) string {
+	if !node.Until.IsZero() && node.Until.Before(time.Now()) {
+		return ""
+	}
+	return node.Reason
 }
 
 // cells are those from its place to when it joined.

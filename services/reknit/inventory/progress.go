@@ -33,6 +33,18 @@ func negotiates(c changes.Change, took string) string {
 	return says
 }
 
+// longer says how a job that is complete trains longer.
+func (o Overview) longer() string {
+	const scripts = "start all scripts again with more steps"
+	newest := overlay.NewestOf(o.Snapshots)
+	if newest.Step == 0 {
+		return "to train it longer: reknit cluster reset, and " + scripts + ", in each of which the model that was saved is loaded: " +
+			"no snapshot is known to go on from"
+	}
+	return fmt.Sprintf("to train it longer: reknit cluster reset --from-snapshot, and %s: they go on from step %d (%s)", scripts,
+		newest.Step, newest.Tier)
+}
+
 // takePulse takes what a node's heartbeat tells of its training.
 func (o *Overview) takePulse(node overlay.Node) {
 	o.Heard++
@@ -45,16 +57,5 @@ func (o *Overview) takePulse(node overlay.Node) {
 	}
 	if still := node.Pulse.StillSeconds; node.State == overlay.Training && still > 0 && (o.Still == 0 || still < o.Still) {
 		o.Still = still
-	}
-}
-
-// judgeProgress adds what is wrong with the training that goes on.
-func (o *Overview) judgeProgress() {
-	if o.Diverged > 0 && o.End == nil {
-		says, todo := overlay.Diverged(o.Diverged, o.Snapshots)
-		o.Problems = append(o.Problems, says+". "+todo)
-	}
-	if late := o.late(); late != "" {
-		o.Problems = append(o.Problems, late)
 	}
 }

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,9 @@ import (
 const statusHelp = `Tells in a screen how a cluster is: the plan in force and how training gets on under it, nodes by state, services, and the change
 that is under way or was the last. The plan comes from its stream, changes and states from the log, steps from heartbeats, and
 each service is asked whether it works.
+
+Steps are told as so many that are made: the one whose step.index in a script is 620 is the 621st, and step 621 here once it is made. A step
+that is held is named by its step.index.
 
 Exit status: 0 all is well, 3 something is not, and is named last; 1, 2 and 4 as everywhere.`
 
@@ -65,6 +69,9 @@ type Overview struct {
 	Prediction *overlay.Prediction `json:"prediction,omitempty"`
 
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
+
+	remains overlay.Remains // of those who are missed
+	begins  string          // how training begins after the reset
 }
 
 // refusalStays is for how long a refusal is told.
@@ -72,10 +79,18 @@ const refusalStays = time.Hour
 
 // Status is `reknit status`.
 func Status() *cobra.Command {
-	return show(&cobra.Command{Use: "status", Short: "tell in a screen how the cluster is", Long: statusHelp}, overview)
+	return show(&cobra.Command{Use: "status", Short: "tell in a screen how the cluster is", Long: statusHelp},
+		func(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string) (Overview, error) {
+			o, err := Look(ctx, b)
+			if err == nil {
+				o.Names = names.In(o)
+			}
+			return o, err
+		})
 }
 
-func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string) (Overview, error) {
+// Look returns how a cluster is. It listens to heartbeats for a second.
+func Look(ctx context.Context, b *bus.Bus) (Overview, error) {
 	o := Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
 	var known *overlay.Overlay
 	var heard map[string]events.Pulse
@@ -96,13 +111,14 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 	o.Stepless, o.Snapshots = known.Stepless(), known.Snapshots()
 	o.End, o.Stop = known.End(), known.Stop()
 	if reset := known.Reset(); reset != nil {
-		o.Reset = reset.Reason
+		o.Reset, o.begins = reset.Reason, overlay.SaysReset(*reset)
 	}
 	nodes := known.Nodes(heard)
 	for _, node := range nodes {
 		o.takeNode(node)
 	}
 	o.Problems, o.StepTime, o.Alone = missing(nodes), overlay.StepTime(nodes), alone(known, nodes)
+	o.remains = overlay.RemainsOf(nodes, time.Now())
 	switch {
 	case o.End != nil:
 		o.Step, o.StepTime = o.End.Step, 0
@@ -116,18 +132,23 @@ func overview(ctx context.Context, b *bus.Bus, names *overlay.Names, _ []string)
 		o.Steps, o.Left = steps, left.Seconds()
 	}
 	o.takeChanges(last, known.Refusal())
-	if o.Stop != nil && o.waits() && !overlay.AnyWaits(nodes) {
-		o.Change = nil // of nodes that came since, and are gone again
+	if change := o.Change; o.waits() && change.Held.Step != nil { // so many are made before it
+		o.Step = max(o.Step, change.Held.Step.Step)
+	}
+	if (o.Stop != nil || o.Reset != "") && !overlay.AnyWaits(nodes) {
+		o.Change = nil // of before, or of nodes that came since, and are gone again
+	}
+	if o.Heard == 0 && len(o.remains.Keep) == 0 { // what was in the memory of agents is gone with them
+		o.Snapshots = slices.DeleteFunc(o.Snapshots, func(tier overlay.Snapshot) bool { return !tier.Outlives() })
 	}
 	o.judge()
-	o.Names = names.In(o)
 	return o, nil
 }
 
-// takeChanges takes the last change that was neither refused nor withdrawn, and what was refused lately.
+// takeChanges takes the last change that was not refused, withdrawn or to stop training, and what was refused lately.
 func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) {
 	for i := range last {
-		if state := last[i].State; state != changes.Refused && state != changes.Withdrawn {
+		if state := last[i].State; state != changes.Refused && state != changes.Withdrawn && state != changes.Stopped {
 			o.Change = &last[i]
 		}
 	}
@@ -186,7 +207,7 @@ func (o *Overview) takeNode(node overlay.Node) {
 	if node.State == overlay.Spare && node.Reason != "" {
 		o.Idle = append(o.Idle, node.Node+": "+node.Reason)
 	}
-	if (node.State == overlay.Joining || node.State == overlay.Starting) && node.Reason != "" {
+	if (node.State == overlay.Joining || node.State == overlay.Starting) && waits(node) != "" {
 		o.Waiting = append(o.Waiting, node.Node+": "+node.Reason)
 	}
 	o.Step = max(o.Step, node.Step)
@@ -201,6 +222,9 @@ func missing(nodes []overlay.Node) (problems []string) {
 	by := map[string][]string{}
 	for _, node := range nodes {
 		if node.State != overlay.Silent && node.State != overlay.Suspected && node.State != overlay.Lost {
+			continue
+		}
+		if node.Reason == overlay.OtherProcess && slices.ContainsFunc(nodes, func(other overlay.Node) bool { return other.Node == node.Node && other.State == overlay.Joining }) {
 			continue
 		}
 		how := node.State
@@ -234,72 +258,33 @@ func theirs(how string) string {
 // mostNamed is how many names a problem lists.
 const mostNamed = 8
 
-// judge adds what is wrong beside nodes.
-func (o *Overview) judge() {
-	for _, service := range o.Services {
-		if !service.Works {
-			o.Problems = append(o.Problems, fmt.Sprintf("no %s answers: start one, or see its log", service.Service))
-		}
-	}
-	if o.End != nil && len(o.End.Differ) > 0 {
-		o.Problems = append(o.Problems,
-			"the job is complete, and its nodes ended with different models: reknit history names the units")
-	}
-	for _, tier := range o.Snapshots {
-		if o.End == nil && o.Stop == nil && o.Diverged == 0 && tier.Late(o.Step) {
-			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
-		}
-	}
-	if says := overlay.SaysDelays(o.Delayed, time.Now()); says != "" {
-		o.Problems = append(o.Problems, says+". Its script evaluates, saves or hangs there: "+
-			"look at its log, and kill the script if it hangs: its agent starts it again")
-	}
-	o.judgeProgress()
-	switch change := o.Change; {
-	case o.isDeserted():
-		if o.Nodes[overlay.Silent] > 0 {
-			o.Problems = append(o.Problems,
-				"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
-		}
-		o.Problems = append(o.Problems, "nobody trains any more: "+o.goesOn())
-	case change != nil && change.Held != nil:
-		o.Problems = append(o.Problems, "the cluster holds: "+change.Held.Reason)
-	case o.Generation == 0:
-		o.Problems = append(o.Problems, "there is no plan: reknit explain says for whom the first one waits")
-	}
-}
-
-// goesOn says how a deserted job goes on: as the negotiator says, where it knows how all have ended.
-func (o *Overview) goesOn() string {
-	if change := o.Change; change != nil && change.Held != nil && len(change.Held.Awaits) == 0 {
-		return change.Held.Reason
-	}
-	return "with snapshots it goes on once the trainers are started again by the names they had; without, the state of those that ended " +
-		"is gone. To begin anew at the first step: reknit cluster reset"
-}
-
 func (o Overview) wrong() []string { return o.Problems }
 
 func (o Overview) tell(w io.Writer) {
 	table := tell.Table(w)
 	fmt.Fprintf(table, "cluster\t%s\n", o.Cluster)
-	if o.Generation > 0 {
+	switch {
+	case o.Reset != "":
+		fmt.Fprintf(table, "plan\tnone since the reset; generation %d was the last\n", o.Generation)
+	case o.Generation > 0:
 		fmt.Fprintf(table, "plan\tgeneration %d, %s by %s, committed %s\n", o.Generation, tell.Folded(o.Shape), o.Policy,
 			o.Committed.Local().Format("01-02 15:04:05"))
 	}
 	switch {
 	case o.End != nil:
-		fmt.Fprintf(table, "job\tcomplete since %s: %s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End)
+		fmt.Fprintf(table, "job\tcomplete since %s: %s\n\t%s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End, o.longer())
 	case o.Stop != nil:
 		fmt.Fprintf(table, "training\t%s\n", o.Stop)
 	case o.Reset != "":
-		fmt.Fprintf(table, "training\tbegins anew once nodes join, as somebody asked: %s\n", o.Reset)
+		fmt.Fprintf(table, "training\t%s\n", strings.TrimPrefix(o.begins, "training "))
 	case o.isDeserted() && o.Step > 0:
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():
 		fmt.Fprintln(table, "training\tstopped: no node is heard")
 	case o.waits() && o.Step > 0:
 		fmt.Fprintf(table, "training\tstopped at step %d: the cluster holds\n", o.Step)
+	case o.waits() && o.Generation > 0:
+		fmt.Fprintln(table, "training\tstopped: the cluster holds")
 	case o.Stepless && o.Generation > 0:
 		fmt.Fprintln(table, "training\tsteps are not known: --unchanged")
 	case o.Step > 0 && len(o.Awaited) > 0:
@@ -316,7 +301,7 @@ func (o Overview) tell(w io.Writer) {
 		}
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
-	fmt.Fprintf(table, "nodes\t%s\n", strings.Join(nodes, ", "))
+	fmt.Fprintf(table, "nodes\t%s\n", cmp.Or(strings.Join(nodes, ", "), "none"))
 	listed(table, "waits", o.Waiting)
 	listed(table, "spare", o.Idle)
 	if o.Alone > 0 && o.End == nil && !o.waits() {

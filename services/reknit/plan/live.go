@@ -72,11 +72,11 @@ func (q *Question) takeLiving(ctx context.Context, b *bus.Bus) error {
 	if err != nil {
 		return err
 	}
-	end, err := connect.End(ctx, b)
+	rest, err := connect.Resting(ctx, b)
 	if err != nil {
 		return err
 	}
-	if end != nil {
+	if rest.End != nil {
 		q.Assumed = append(q.Assumed, "the job is complete, and nothing is left to plan")
 	}
 	var silent []string

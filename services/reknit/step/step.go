@@ -21,11 +21,15 @@ import (
 
 const help = `Trainers that end in one step, one after the other, end by what they train rather than by themselves: by a record that cannot be
 read, a batch too large for their memory, a bug behind that step. The cluster holds such a step before the last trainer is given it, so that
-what that holds is not lost. reknit status names the step, its samples, and whose trainers ended in it; their logs say by what.
+what that holds is not lost. reknit status names the step, its samples, and whose trainers ended in it; their logs say by what. Step 30 is
+that whose step.index is 30: 30 steps are made before it.
 `
 
 const retryHelp = help + `
 Retry goes on with the step as it is: mend the record, the mount or the script first. The step is held again where as many end in it again.
+Processes that run have the script as it was: one that you mended must be started again before the retry. End each (kill PID, by the pid that its
+agent's log tells): the agent keeps the state, and starts the new one. If the agent starts it no more, leave the agent running, for it keeps
+the state, and start another one: reknit agent run -- COMMAND.
 `
 
 const skipHelp = help + `
@@ -100,6 +104,9 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 		return errors.New("interrupted: the request stands, unless no negotiator hears it within a minute")
 	}
 	fmt.Fprintf(w, "%v; reknit watch shows how\n", answer.done)
+	if !answer.done.Skip {
+		fmt.Fprintf(w, "the step is held again if as many end in it again: %s\n", history.BeforeARetry)
+	}
 	if answer.done.Skip {
 		fmt.Fprintln(w, "if the batch is another one since, samples before these that fill none of it are passed over, too: "+
 			"the plan says so (data.skipped)")

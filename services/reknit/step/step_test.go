@@ -84,6 +84,17 @@ func TestASkipNamesTheHoldAndWhoAsksAndTellsWhichSamplesArePassedOver(t *testing
 	}
 }
 
+func TestARetryTellsThatMendedScriptsAreStartedAgainBefore(t *testing.T) {
+	h := newHouse(t)
+	h.holdStep()
+	printed, err := h.run(func(request events.ReleaseRequest) {
+		h.say(events.StepReleased, &events.Release{Hold: 2, Step: 30, Samples: samples, Reason: request.Reason})
+	}, "retry")
+	if err != nil || !strings.Contains(printed, "is held again if as many end in it again: a script that you mended must be started again before") {
+		t.Errorf("%v, %s", err, printed)
+	}
+}
+
 func TestARetryThatIsRefusedTellsWhy(t *testing.T) {
 	h := newHouse(t)
 	h.holdStep()
