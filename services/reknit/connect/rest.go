@@ -30,6 +30,19 @@ func (r Rest) String() string {
 	return ""
 }
 
+// Brief tells it in few words.
+func (r Rest) Brief() string {
+	switch {
+	case r.End != nil:
+		return "the job is complete"
+	case r.Stop != nil:
+		return "training has stopped"
+	case r.Reset != nil:
+		return "training is to begin anew"
+	}
+	return ""
+}
+
 // Resting returns why nobody has to train in the cluster, as far as the log holds.
 func Resting(ctx context.Context, b *bus.Bus) (rest Rest, err error) {
 	committed, _, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(b.Cluster(), "*"))

@@ -132,7 +132,7 @@ func (d *doctor) examine(ctx context.Context) {
 func unlessResting(d *doctor, check func(context.Context) []Finding) func(context.Context) []Finding {
 	return func(ctx context.Context) []Finding {
 		rest, err := connect.Resting(ctx, d.bus)
-		if says := rest.String(); err == nil && says != "" {
+		if says := rest.Brief(); err == nil && says != "" {
 			return found(fine, "", "nobody has to be there: %s", says)
 		}
 		return check(ctx)

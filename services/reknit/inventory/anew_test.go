@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/overlay"
 )
 
 func TestAJobThatIsToBeginAnewWaitsForNodesAndIsNoProblem(t *testing.T) {
@@ -155,4 +156,23 @@ func TestAHeldStepTellsThatMendedScriptsAreStartedAgainBeforeTheRetry(t *testing
 	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "step 30 is held",
 		Step: &events.HeldStep{Hold: 1, Step: 30, Samples: events.Samples{First: 360, Count: 12}, Died: []string{"n1", "n2"}}})
 	s.expectStatus("step 30 is held. A script that you mended must be started again before reknit step retry")
+}
+
+// Whoever had trained the job before was said to ask for a place for as long as the log tells of it, and to stand at its last step.
+func TestWhoTrainedTheJobBeforeIsInNoLaterOne(t *testing.T) {
+	s := newSite(t)
+	s.join("n9", "i")
+	s.say(events.TrainingDigested, "/node/n1", "n1", &events.Digests{Node: "n1", Generation: 7, Step: 400, Final: true})
+	s.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 7, Step: 40, Tier: "disk", Plan: events.Digest(nil)})
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.beat("n1", "n2", "n3")
+	if printed, err := s.run(Status()); err != nil || strings.Contains(printed, "joining") {
+		t.Errorf("%v, and\n%s", err, printed)
+	}
+	s.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 1, Step: 57, Tier: "disk", Plan: events.Digest(nil)})
+	nodes, err := answered[[]overlay.Node](s, Nodes())
+	if err != nil || len(nodes) != 3 || nodes[0].State != overlay.Ended {
+		t.Errorf("%v, %+v", err, nodes)
+	}
 }

@@ -37,7 +37,8 @@ func Nodes() *cobra.Command {
 			}
 			all := known.Nodes(heard)
 			slices.SortStableFunc(all, byPlace)
-			return all, remember(ctx, b, all)
+			plan, _ := known.Plan()
+			return all, remember(ctx, b, all, plan)
 		})
 }
 
@@ -55,8 +56,8 @@ func byPlace(a, b overlay.Node) int {
 	return cmp.Or(len(one)-len(other), cmp.Compare(one, other))
 }
 
-// remember adds the step that each node told last whose end left no other trace of it.
-func remember(ctx context.Context, b *bus.Bus, all nodeList) error {
+// remember adds the step that each node told last under a plan whose end left no other trace of it.
+func remember(ctx context.Context, b *bus.Bus, all nodeList, under *events.Plan) error {
 	for i, node := range all {
 		if node.State != overlay.Ended || node.Step > 0 {
 			continue
@@ -65,7 +66,7 @@ func remember(ctx context.Context, b *bus.Bus, all nodeList) error {
 		if err != nil {
 			return err
 		}
-		if told, err := events.Open[events.Digests](last); found && err == nil {
+		if told, err := events.Open[events.Digests](last); found && err == nil && under != nil && told.Generation == under.Generation {
 			all[i].Step = told.Step
 		}
 	}

@@ -135,7 +135,8 @@ func Look(ctx context.Context, b *bus.Bus) (Overview, error) {
 	if change := o.Change; o.waits() && change.Held.Step != nil { // so many are made before it
 		o.Step = max(o.Step, change.Held.Step.Step)
 	}
-	if (o.Stop != nil || o.Reset != "") && !overlay.AnyWaits(nodes) {
+	isOver := o.Reset != "" && o.Change != nil && o.Change.Generation <= o.Generation
+	if isOver || (o.Stop != nil || o.Reset != "") && !overlay.AnyWaits(nodes) {
 		o.Change = nil // of before, or of nodes that came since, and are gone again
 	}
 	if o.Heard == 0 && len(o.remains.Keep) == 0 { // what was in the memory of agents is gone with them

@@ -37,7 +37,7 @@ func (o *Overview) judge() {
 			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
 		}
 	}
-	if o.isDeserted() && o.Nodes[overlay.Silent] > 0 {
+	if o.isDeserted() && o.Nodes[overlay.Silent] > 0 && o.Change != nil && o.Change.Held != nil { // before that nobody knows yet
 		o.Problems = append(o.Problems,
 			"the log does not say how the silent ones ended: with NATS and the services at once, or they do not reach NATS")
 	}

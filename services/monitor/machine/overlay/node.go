@@ -223,6 +223,8 @@ func (o *Overlay) stepOf(node Node) uint64 {
 		return node.Pulse.Step
 	case o.end != nil && slices.Contains(o.end.Nodes, node.Node):
 		return o.end.Step
+	case o.stop != nil:
+		return o.stop.Step
 	case told != nil:
 		return told.step
 	}

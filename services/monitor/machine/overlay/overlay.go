@@ -67,10 +67,13 @@ func (o *Overlay) Take(event events.Event) {
 			o.request(request)
 		}
 	case event.Kind == events.TrainingCompleted:
-		o.end = changes.EndOf(event)
+		if o.end = changes.EndOf(event); o.end != nil {
+			o.endAll(o.end.At)
+		}
 	case event.Kind == events.TrainingStopped:
 		if stop := changes.StopOf(event); stop != nil {
 			o.haltSnapshots(stop.Step)
+			o.endAll(stop.At)
 			o.halt(stop)
 		}
 	case event.Kind == events.TrainingReset:
@@ -124,6 +127,14 @@ func (o *Overlay) request(request events.PlanRequest) {
 func (o *Overlay) Has(node string) bool {
 	_, known := o.devices[node]
 	return known
+}
+
+// endAll takes that all processes ended which had asked for a place by then, as a job does that is complete or stopped. It is told again each
+// day.
+func (o *Overlay) endAll(at time.Time) {
+	for _, told := range o.told {
+		told.gone = told.gone || !told.joined.After(at)
+	}
 }
 
 // halt takes that training has stopped, if it was under the plan in force. Nobody who took part is missed.

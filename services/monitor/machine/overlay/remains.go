@@ -51,7 +51,8 @@ func (r Remains) Do(held bool) string {
 	switch {
 	case len(r.Keep) > 0:
 		return fmt.Sprintf("leave the agents of %s running: they keep the state. Each starts its script again, and once it does so no more, it "+
-			"gives the state to a node that joins: start one (reknit agent run -- COMMAND)", few(r.Keep))
+			"gives the state to a node that joins: start one (reknit agent run -- COMMAND). If these agents ended, that is taken for certain "+
+			"after %.0f min", few(r.Keep), keepsFor.Minutes())
 	case len(r.Back) > 0:
 		return fmt.Sprintf("wait: %s asked for a place again, and will tell what is held there", few(r.Back))
 	case len(r.Unheard) > 0 && !held:
