@@ -203,9 +203,12 @@ func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }
 // O(n log n).
 func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 	members := map[string]string{} // their incarnations
-	if o.plan != nil && o.reset == nil {
+	if o.plan != nil {
 		places := placesOf(*o.plan)
 		for _, member := range o.plan.Nodes {
+			if o.reset != nil && !slices.Contains(o.reset.Silent, member.Node) {
+				continue // nobody waits for it any more
+			}
 			members[member.Node] = member.Incarnation
 			all = append(all, o.member(member, places, pulses))
 		}
