@@ -37,7 +37,7 @@ func TestAnAnnouncedTrainerIsKnownUntilItHangsUp(t *testing.T) {
 	}
 }
 
-// Of a script that evaluated after its last step its agent said that it has not joined yet.
+// An agent said of a script that evaluated after its last step that it has not joined yet.
 func TestATrainerWhoseSessionHasEndedIsKnownUntilItsProcessHas(t *testing.T) {
 	r := newRig(t)
 	r.trainTogether().dies()
