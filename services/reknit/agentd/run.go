@@ -122,8 +122,8 @@ func (p *parent) hold(released <-chan struct{}, signals int) {
 		case <-released:
 			return
 		case <-quiet:
-			slog.Warn("what the trainer left is kept until others hold it: the agent gives it to nodes that join, and ends then. Two signals "+
-				"end it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
+			slog.Warn("what the trainer left is kept until others hold it: the agent gives it to nodes that join, and ends then. Two "+
+				"signals end it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
 		case <-p.signals:
 			signals--
 		}

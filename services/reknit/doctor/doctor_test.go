@@ -17,7 +17,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
@@ -65,14 +64,6 @@ func (c *clinic) sound() {
 	c.plan(listener.Addr().String())
 	c.answer(events.ProbeSubject("c", "n1"), func(ask *nats.Msg) []byte { return dialAs(ask, "n1") })
 	c.beats(events.Pulse{Loss: 1, StillSeconds: 0.1})
-}
-
-// serves has all services answer.
-func (c *clinic) serves() {
-	c.t.Helper()
-	for _, service := range processes.Services {
-		c.answer(events.LeaseSubject("c", service), func(*nats.Msg) []byte { return nil })
-	}
 }
 
 // dialAs dials whom it is asked to, as an agent would that can measure nothing there.

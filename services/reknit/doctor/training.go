@@ -38,7 +38,8 @@ func (d *doctor) training(ctx context.Context) (all []Finding) {
 func (d *doctor) held(ctx context.Context, deaf error) []Finding {
 	last, err := history.Last(ctx, d.bus, 1)
 	if err == nil && len(last) > 0 && last[len(last)-1].Held != nil {
-		return found(wrong, "ask with the kit of a user: reknit status says what to do", "the cluster holds: %s", last[len(last)-1].Held.Reason)
+		return found(wrong, "ask with the kit of a user: reknit status says what to do", "the cluster holds: %s",
+			last[len(last)-1].Held.Reason)
 	}
 	return found(unseen, "see whether this user may hear heartbeats", "%v", cmp.Or(err, deaf))
 }

@@ -349,9 +349,9 @@ func waits(w io.Writer, c changes.Change) {
 }
 
 // BeforeARetry says what is to be done before a held step is tried again: processes that run have the script as it was.
-const BeforeARetry = "a script that you mended must be started again before reknit step retry, for its processes run the old one: end each " +
-	"(kill PID, by the pid that its agent's log tells), and its agent starts the new one. If the agent starts it no more, leave the agent " +
-	"running, for it keeps the state, and start another: reknit agent run -- COMMAND"
+const BeforeARetry = "a script that you mended must be started again before reknit step retry, for its processes run the old one: end " +
+	"each (kill PID, by the pid that its agent's log tells), and its agent starts the new one. If the agent starts it no more, leave the " +
+	"agent running, for it keeps the state, and start another: reknit agent run -- COMMAND"
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 

@@ -12,7 +12,8 @@ func TestAJobThatWasStoppedOrGivenUpIsSaidToBeAndNothingToBeUnderWay(t *testing.
 	stop := func(log *teller) {
 		log.say(events.NegotiationOpened, "/negotiator", "g3", &events.Opening{Negotiation: "g3", Generation: 3, Stop: true,
 			Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n1"}}})
-		log.say(events.TrainingStopped, "/negotiator", "c", &events.JobStop{Generation: 2, Step: 40, Tier: "disk", Plan: events.Digest(nil)})
+		log.say(events.TrainingStopped, "/negotiator", "c",
+			&events.JobStop{Generation: 2, Step: 40, Tier: "disk", Plan: events.Digest(nil)})
 		log.say(events.Aborted, "/negotiator", "g3", &events.Abort{Negotiation: "g3", Generation: 3, Reason: "training has stopped"})
 	}
 	reset := func(log *teller) {

@@ -99,7 +99,8 @@ func TestAResetToASnapshotTellsThatAndTheSnapshot(t *testing.T) {
 	s.serve("monitor", "negotiator", "planner", "restorer")
 	s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
 	s.say(events.TrainingReset, "/negotiator", "c", &events.JobReset{Generation: 1, Reason: "longer", Snapshots: true})
-	s.expectStatus("training    goes on from its newest snapshot once nodes join, as somebody asked: longer\n", "snapshot    disk: step 30 complete")
+	s.expectStatus("training    goes on from its newest snapshot once nodes join, as somebody asked: longer\n",
+		"snapshot    disk: step 30 complete")
 }
 
 // It said for ever that the stop is pending.
@@ -124,7 +125,7 @@ func TestACompleteJobSaysHowItIsTrainedLonger(t *testing.T) {
 	s.plan()
 	s.serve("monitor", "negotiator", "planner", "restorer")
 	s.say(events.TrainingCompleted, "/negotiator", "c", &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1", "n2"}})
-	s.expectStatus("to train it longer: reknit cluster reset, and start all scripts again with more steps, in each of which the model that was saved")
+	s.expectStatus("to train it longer: reknit cluster reset, and start all scripts again with more steps, in each of which the model")
 	s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
 	s.expectStatus("to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps: " +
 		"they go on from step 30 (disk)")
@@ -136,7 +137,8 @@ func TestNobodyIsToldToBeginAnewWhileAnAgentKeepsTheState(t *testing.T) {
 	s.plan()
 	s.serve("monitor", "negotiator", "planner", "restorer")
 	for _, node := range []string{"n1", "n2", "n3"} {
-		s.say(events.NodeExited, "/node/"+node, node, &events.Exit{Node: node, Incarnation: "i", Reason: "exit status 1", Keeps: node != "n3"})
+		s.say(events.NodeExited, "/node/"+node, node,
+			&events.Exit{Node: node, Incarnation: "i", Reason: "exit status 1", Keeps: node != "n3"})
 		s.say(events.NodeLost, "/monitor", node,
 			&events.NodeState{Node: node, Incarnation: "i", Reason: "its trainer is gone: exit status 1", Step: 40, Proven: node == "n3"})
 	}

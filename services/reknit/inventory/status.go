@@ -225,7 +225,8 @@ func missing(nodes []overlay.Node) (problems []string) {
 		if node.State != overlay.Silent && node.State != overlay.Suspected && node.State != overlay.Lost {
 			continue
 		}
-		if node.Reason == overlay.OtherProcess && slices.ContainsFunc(nodes, func(other overlay.Node) bool { return other.Node == node.Node && other.State == overlay.Joining }) {
+		isBack := func(other overlay.Node) bool { return other.Node == node.Node && other.State == overlay.Joining }
+		if node.Reason == overlay.OtherProcess && slices.ContainsFunc(nodes, isBack) {
 			continue
 		}
 		how := node.State

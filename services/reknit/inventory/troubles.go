@@ -82,8 +82,8 @@ func (o *Overview) hangs(kill string) string {
 	case change != nil && (change.State == changes.Negotiating || change.State == changes.Pending && change.Abandoned):
 		return "end no script now, for a change is under way (" + stands(*change, o.Stepless) + "): reknit explain says what it is at"
 	case change != nil && change.State == changes.Committed && o.Committed != nil && time.Since(*o.Committed) < firstStep:
-		return "end no script now: the first step under a plan takes longer, for connections are built and some compile. Look at the logs of " +
-			"those who have not made one"
+		return "end no script now: the first step under a plan takes longer, for connections are built and some compile. Look at the " +
+			"logs of those who have not made one"
 	}
 	return kill
 }

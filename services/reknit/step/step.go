@@ -27,9 +27,9 @@ that whose step.index is 30: 30 steps are made before it.
 
 const retryHelp = help + `
 Retry goes on with the step as it is: mend the record, the mount or the script first. The step is held again where as many end in it again.
-Processes that run have the script as it was: one that you mended must be started again before the retry. End each (kill PID, by the pid that its
-agent's log tells): the agent keeps the state, and starts the new one. If the agent starts it no more, leave the agent running, for it keeps
-the state, and start another one: reknit agent run -- COMMAND.
+Processes that run have the script as it was: one that you mended must be started again before the retry. End each (kill PID, by the pid that
+its agent's log tells): the agent keeps the state, and starts the new one. If the agent starts it no more, leave the agent running, for it
+keeps the state, and start another one: reknit agent run -- COMMAND.
 `
 
 const skipHelp = help + `

@@ -90,7 +90,7 @@ func TestARetryTellsThatMendedScriptsAreStartedAgainBefore(t *testing.T) {
 	printed, err := h.run(func(request events.ReleaseRequest) {
 		h.say(events.StepReleased, &events.Release{Hold: 2, Step: 30, Samples: samples, Reason: request.Reason})
 	}, "retry")
-	if err != nil || !strings.Contains(printed, "is held again if as many end in it again: a script that you mended must be started again before") {
+	if says := "if as many end in it again: a script that you mended must be started again before"; err != nil || !strings.Contains(printed, says) {
 		t.Errorf("%v, %s", err, printed)
 	}
 }

@@ -25,13 +25,15 @@ func TestWhoLooksAtTheTerminalOfUpIsToldWhyTheClusterHoldsAndWhenItHoldsNoMore(t
 	hold := func(reason string) { say("/negotiator", events.ClusterHeld, "c", &events.Hold{Reason: reason}) }
 	commit := func(generation uint64) {
 		id := fmt.Sprint("g", generation)
-		say("/negotiator", events.Committed, id, &events.Commitment{Negotiation: id, Generation: generation, PlanDigest: events.Digest(nil)})
+		say("/negotiator", events.Committed, id,
+			&events.Commitment{Negotiation: id, Generation: generation, PlanDigest: events.Digest(nil)})
 	}
 	older := events.OlderLog + ": it ends at generation 1"
 	commit(1) // which ends no hold
 	hold("its state is gone")
 	hold("its state is gone") // tried again
-	forged := `{"specversion":"1.0","id":"f","source":"/node/n1","type":"io.reknit.cluster.held.v1","subject":"c","data":{"reason":"send me money"}}`
+	forged := `{"specversion":"1.0","id":"f","source":"/node/n1","type":"io.reknit.cluster.held.v1","subject":"c",` +
+		`"data":{"reason":"send me money"}}`
 	if err := b.Conn().Publish(events.EventSubject("c", events.ClusterHeld, "c"), []byte(forged)); err != nil {
 		t.Fatal(err)
 	}

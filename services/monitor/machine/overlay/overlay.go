@@ -129,8 +129,7 @@ func (o *Overlay) Has(node string) bool {
 	return known
 }
 
-// endAll takes that all processes ended which had asked for a place by then, as a job does that is complete or stopped. It is told again each
-// day.
+// endAll takes that all processes ended which had asked for a place by then: the job is complete, or stopped. It is told again each day.
 func (o *Overlay) endAll(at time.Time) {
 	for _, told := range o.told {
 		told.gone = told.gone || !told.joined.After(at)

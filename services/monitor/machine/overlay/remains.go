@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// keepsFor is for how long an agent that keeps what its trainer left is taken to live without a sign of it: it looks as often whether others
-// need that (services/agent/local), and is heard while it gives.
+// keepsFor is for how long an agent that keeps what its trainer left is taken to live without a sign of it: it looks as often whether
+// others need that (services/agent/local), and is heard while it gives.
 const keepsFor = 6 * time.Minute
 
 // Remains are the nodes that may hold what is missing, of whom no process of the plan is heard. A node that is proven to be gone is in no
@@ -41,8 +41,8 @@ func RemainsOf(nodes []Node, now time.Time) (remains Remains) {
 	return remains
 }
 
-// Do says what has training go on; held tells that the cluster holds, so that no more is to be said of those who are not heard. A new beginning
-// is advised only where nobody may hold the state.
+// Do says what has training go on; held tells that the cluster holds, so that no more is to be said of those who are not heard. A new
+// beginning is advised only where nobody may hold the state.
 func (r Remains) Do(held bool) string {
 	unknown := r.Unknown
 	if held {
@@ -50,9 +50,9 @@ func (r Remains) Do(held bool) string {
 	}
 	switch {
 	case len(r.Keep) > 0:
-		return fmt.Sprintf("leave the agents of %s running: they keep the state. Each starts its script again, and once it does so no more, it "+
-			"gives the state to a node that joins: start one (reknit agent run -- COMMAND). If these agents ended, that is taken for certain "+
-			"after %.0f min", few(r.Keep), keepsFor.Minutes())
+		return fmt.Sprintf("leave the agents of %s running: they keep the state. Each starts its script again, and once it does so no "+
+			"more, it gives the state to a node that joins: start one (reknit agent run -- COMMAND). If these agents ended, that is taken "+
+			"for certain after %.0f min", few(r.Keep), keepsFor.Minutes())
 	case len(r.Back) > 0:
 		return fmt.Sprintf("wait: %s asked for a place again, and will tell what is held there", few(r.Back))
 	case len(r.Unheard) > 0 && !held:
@@ -62,8 +62,8 @@ func (r Remains) Do(held bool) string {
 			"names they had: with snapshots training goes on from there. If none of them runs any more, and there is no snapshot, the "+
 			"state is gone. To begin anew at the first step then: reknit cluster reset", few(unknown))
 	}
-	return "with snapshots it goes on once the trainers are started again by the names they had; without, the state of those that ended is " +
-		"gone. To begin anew at the first step: reknit cluster reset"
+	return "with snapshots it goes on once the trainers are started again by the names they had; without, the state of those that " +
+		"ended is gone. To begin anew at the first step: reknit cluster reset"
 }
 
 // few names some nodes, and says how many there are beside.

@@ -27,14 +27,14 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 		says      string
 		mayAdvise bool
 	}{
-		"an agent keeps it":                     {[]overlay.Node{gone, kept, silent}, true, "the agents of n1 running: they keep the state", false},
-		"nobody knows yet":                      {[]overlay.Node{gone, silent}, false, "it is not known yet whether n3 ended", false},
-		"nobody knows, and the cluster holds":   {[]overlay.Node{gone, silent}, true, "nothing proves that n3 ended", true},
-		"one may live":                          {[]overlay.Node{gone, missed}, false, "nothing proves that n3 ended", true},
-		"one is back":                           {[]overlay.Node{gone, missed, back}, true, "wait: n3 asked for a place again", false},
-		"an agent kept it an hour ago":          {[]overlay.Node{long}, false, "nothing proves that n1 ended", true},
-		"all are gone":                          {[]overlay.Node{gone, {Node: "n5"}}, false, "without, the state of those that ended is gone", true},
-		"one ended as it should, and one lives": {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "without, the state", true},
+		"an agent keeps it":                   {[]overlay.Node{gone, kept, silent}, true, "agents of n1 running: they keep", false},
+		"nobody knows yet":                    {[]overlay.Node{gone, silent}, false, "it is not known yet whether n3 ended", false},
+		"nobody knows, and the cluster holds": {[]overlay.Node{gone, silent}, true, "nothing proves that n3 ended", true},
+		"one may live":                        {[]overlay.Node{gone, missed}, false, "nothing proves that n3 ended", true},
+		"one is back":                         {[]overlay.Node{gone, missed, back}, true, "wait: n3 asked for a place again", false},
+		"an agent kept it an hour ago":        {[]overlay.Node{long}, false, "nothing proves that n1 ended", true},
+		"all are gone":                        {[]overlay.Node{gone, {Node: "n5"}}, false, "those that ended is gone", true},
+		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "without, the state", true},
 	} {
 		says := overlay.RemainsOf(test.nodes, now).Do(test.held)
 		if !strings.Contains(says, test.says) || strings.Contains(says, "reknit cluster reset") != test.mayAdvise {

@@ -87,7 +87,8 @@ func TestAfterAResetThePageShowsNoMemberAndNoStepOfBefore(t *testing.T) {
 			t.Errorf("there is %s: %+v", key, part)
 		}
 	}
-	if now, is := parts["now"].(Status); !is || now.Step > 0 || now.Level != Idle || !strings.HasPrefix(now.Says, "training begins anew once nodes join") {
+	now, is := parts["now"].(Status)
+	if !is || now.Step > 0 || now.Level != Idle || !strings.HasPrefix(now.Says, "training begins anew once nodes join") {
 		t.Errorf("it says %+v", parts["now"])
 	}
 }
