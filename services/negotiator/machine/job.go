@@ -20,10 +20,29 @@ func (m *Machine) differ(own, job events.Job) *difference {
 	if !m.isFirst() || job.FirstState == "" || own.FirstState == "" {
 		job.FirstState, own.FirstState = "", "" // who joins a job that trains takes the state of the others
 	}
-	got := alike(&job)
-	for i, field := range alike(&own) {
+	return cmp.Or(firstOther(alike(&own), alike(&job)), differInUnits(&own, &job), firstOther(digests(&own), digests(&job)))
+}
+
+// firstOther returns the first field in which the fields of two jobs differ; nil where there is none.
+func firstOther(own, got []field) *difference {
+	for i, field := range own {
 		if want, is := text(field.value), text(got[i].value); want != is {
 			return &difference{"job." + field.name, brief(want), brief(is)}
+		}
+	}
+	return nil
+}
+
+// differInUnits returns the first unit of the state that is longer in one job than in the other, and cannot move between them; nil where
+// there is none.
+func differInUnits(own, job *events.Job) *difference {
+	got := job.UnitBytes()
+	if len(got) != own.Units() {
+		return nil // another field says so
+	}
+	for unit, want := range own.UnitBytes() {
+		if want != got[unit] {
+			return &difference{fmt.Sprintf("job.units[%d]", unit), fmt.Sprintf("%d bytes", want), fmt.Sprintf("%d bytes", got[unit])}
 		}
 	}
 	return nil
@@ -37,7 +56,7 @@ func (m *Machine) saysOther(job events.Job) string {
 	}
 	trains, differ := shape(m.state.Job), shape(&job)
 	if trains == differ {
-		differ += " too; what differs is none of this, such as the seed or the data"
+		differ += " too; what differs is none of this, such as the data, the seed, or a setting of the optimizer"
 	}
 	return fmt.Sprintf("field %q: expected %s as in the cluster's job, got %s: model, data, seed and settings must be equal "+
 		"(the cluster trains %s, this is %s)", at.name, at.want, at.got, trains, differ)
@@ -68,12 +87,16 @@ type field struct {
 // alike are the fields that all who train one job must have alike. What layers cost may have been measured, and differ.
 func alike(job *events.Job) []field {
 	return []field{
-		{"steps", job.Steps}, // first: a digest that covers it says less
-		{"digest", job.Digest}, {"firstState", job.FirstState}, {"layers", len(job.Layers)}, {"tied", append([]events.Range{}, job.Tied...)},
+		{"steps", job.Steps}, {"globalBatch", job.GlobalBatch}, {"microBatch", job.MicroBatch}, {"batchRule", job.BatchRule},
+		{"layers", len(job.Layers)}, {"tied", append([]events.Range{}, job.Tied...)},
 		{"kind", cmp.Or(job.Kind, events.Pipelined)}, {"replicas", cmp.Or(job.Replicas, events.EqualReplicas)},
 		{"data", cmp.Or(job.Data, events.SharedData)}, {"optimizerPartitions", job.OptimizerPartitions},
-		{"globalBatch", job.GlobalBatch}, {"microBatch", job.MicroBatch}, {"batchRule", job.BatchRule},
 	}
+}
+
+// digests are alike, too. They are looked at last: one may cover what other fields tell by itself, and says less.
+func digests(job *events.Job) []field {
+	return []field{{"digest", job.Digest}, {"firstState", job.FirstState}}
 }
 
 // text is a value as it stands in a join.

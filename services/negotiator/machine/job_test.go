@@ -21,6 +21,7 @@ func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
 		`"job.globalBatch": expected 12`:                                                func(job *events.Job) { job.GlobalBatch = 24 },
 		`"job.microBatch": expected 1`:                                                  func(job *events.Job) { job.MicroBatch = 2 },
 		`"job.batchRule": expected {"samplesPerNode":4`:                                 func(job *events.Job) { job.BatchRule = nil },
+		`"job.units[2]": expected 100 bytes as in the cluster's job, got 7 bytes`:       func(job *events.Job) { job.Layers[2].ParameterBytes = 7 },
 	} {
 		w := newEmptyWorld(t, 2, 2)
 		w.steps = 40
