@@ -259,6 +259,8 @@ func (s *Session) do(action machine.Action) {
 		s.waits(action)
 	case machine.Late:
 		s.late(action)
+	case machine.Awaited:
+		s.sayAwaited(action)
 	case machine.Leaving:
 		if s.config.Leaving != nil {
 			s.config.Leaving(action.Reason)

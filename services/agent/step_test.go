@@ -64,6 +64,15 @@ func TestASessionSaysWithinSecondsThatItsConsentComesLaterThoughTheTrainerIsInIt
 	}
 }
 
+func TestATrainerForWhichTheOthersWaitIsNamedInTheLogOfItsAgent(t *testing.T) {
+	log := recorded(t)
+	h, member, _ := inStep(t, &kernel{})
+	h.speaker.Source = "/monitor"
+	h.say(events.StepDelayed, "n1", &events.StepDelay{Node: "n1", Incarnation: member.Incarnation, Generation: 1, By: "n2",
+		Phase: events.PhaseBetween, Reason: "n2 has waited for it for 2.1 s"})
+	log.expect(t, 1, `msg="the others wait for this trainer: it hangs, or does something else in its step" node=n1 step=0 reason="n2 has waited`)
+}
+
 func TestASessionTellsOfABrokenStepAndItsBoundaryWaitsForThePlanThatFollows(t *testing.T) {
 	state := &kernel{}
 	h, member, _ := inStep(t, state)

@@ -117,6 +117,13 @@ func (s *Session) late(late machine.Late) {
 	}
 }
 
+// sayAwaited tells who reads the log that the others wait for this trainer in their step, which status names, too.
+func (s *Session) sayAwaited(awaited machine.Awaited) {
+	slog.Warn("the others wait for this trainer: it hangs, or does something else in its step", "node", s.config.Node,
+		"step", awaited.Step, "reason", awaited.Reason,
+		"do", "end the script if it hangs, and its agent starts it again; what takes long belongs behind step.commit(), in all scripts at one step")
+}
+
 // sayWaitsFor tells it with what the log knows of those who are waited for, unless it is no news any more.
 func (s *Session) sayWaitsFor(waits machine.Waits) {
 	finished := s.finished(waits.Awaits[:min(len(waits.Awaits), mostLook)])

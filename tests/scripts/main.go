@@ -73,7 +73,7 @@ func report(outcomes map[int]outcome) (failed int) {
 		if came.err != nil {
 			verdict = "NOT TRIED: " + came.err.Error()
 		} else if came.missing != "" {
-			verdict = fmt.Sprintf("NOT SAID within %v: %s\n%s", patience, came.missing, indented(came.said))
+			verdict = fmt.Sprintf("NOT SAID within %v: %s\n%s", r.limit(), came.missing, indented(came.said))
 		}
 		if came.err != nil || came.missing != "" {
 			failed++

@@ -57,7 +57,7 @@ func (s stage) try(ctx context.Context, r row) outcome {
 		switch {
 		case missing == "":
 			return outcome{seconds: time.Since(began).Seconds()}
-		case time.Since(began) > patience || ctx.Err() != nil:
+		case time.Since(began) > r.limit() || ctx.Err() != nil:
 			return outcome{missing: missing, said: end(said())}
 		}
 		pause(ctx)

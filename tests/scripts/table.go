@@ -1,14 +1,26 @@
 package main
 
+import (
+	"cmp"
+	"time"
+)
+
 // row is one way in which a script is wrong, and what a person is told about it.
 type row struct {
-	wrong    string   // the argument of wrong.py
-	what     string   // in words
-	alone    bool     // nobody else trains
-	settings []string // of its agent beside the usual ones; DIR is a folder of the row
-	where    string   // it is said: script, which stands for what its agent and the script write; status; or doctor
-	says     []string // words that are all there
+	wrong    string        // the argument of wrong.py
+	what     string        // in words
+	alone    bool          // nobody else trains
+	settings []string      // of its agent beside the usual ones; DIR is a folder of the row
+	where    string        // it is said: script, which stands for what its agent and the script write; status; or doctor
+	says     []string      // words that are all there
+	within   time.Duration // zero: two minutes
 }
+
+// limit is how long a person may be left without an answer.
+func (r row) limit() time.Duration { return cmp.Or(r.within, patience) }
+
+// soon is what a hang or a refusal may take, with the start of the script and three others that are tried beside it.
+const soon = 12 * time.Second
 
 // Places where something is said.
 const (
@@ -23,7 +35,7 @@ var rows = []row{
 	{wrong: "batch", what: "the batch is another one", where: script,
 		says: []string{"because: field \"job.globalBatch\": expected 12", "got 24"}},
 	{wrong: "model", what: "the model has another size under the same digest", where: script,
-		says: []string{"3 transfers failed by its fault", "expected one of those that the trainer joined with"}},
+		says: []string{"because: field \"job.units[1]\": expected 8 bytes", "got 16 bytes"}, within: soon},
 	{wrong: "data", what: "the data are others", where: script, says: []string{"refused at", "because: field \"job.digest\""}},
 	{wrong: "batch", what: "the same, where people look", where: status, says: []string{"refused", "globalBatch"}},
 	{wrong: "divisor", what: "micro_batch does not divide batch", alone: true, where: script,
@@ -56,7 +68,8 @@ var rows = []row{
 		says: []string{"the trainer has ended", "signal: killed"}},
 	{wrong: "crashes", what: "a library of it crashes", where: script, says: []string{"signal: aborted"}},
 	{wrong: "exits", what: "it ends well in the middle of the job", where: script, says: []string{"the job is not complete"}},
-	{wrong: "hangs", what: "it hangs in a step", where: script, says: []string{"hangs"}},
+	{wrong: "hangs", what: "it hangs in a step", where: script, says: []string{"hangs"}, within: soon},
+	{wrong: "hangs", what: "the same, where people look", where: status, says: []string{"no step for", "waits for wrong"}, within: soon},
 	{wrong: "hangs", what: "it hangs in a step, and nobody waits for it", alone: true, where: status,
 		says: []string{"no step for"}},
 	{wrong: "sleeps-behind", what: "it does something else behind a step for long", where: status,

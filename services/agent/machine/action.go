@@ -53,6 +53,12 @@ type (
 		Alone   []events.Range
 	}
 
+	// Awaited tells that the others have waited for the trainer in their step for longer than usual: it may hang, or do something else.
+	Awaited struct {
+		Step   uint64 // completed steps of those who wait
+		Reason string // who waits, for how long, and what the trainer does
+	}
+
 	// Leaving tells that the node is to go, as a user asked the cluster. A wish of the node's own is not told to it.
 	Leaving struct{ Reason string }
 	// Stays tells that the cluster does not let the node go, which trains on and may ask again.
@@ -160,6 +166,7 @@ func (Abandon) action() {}
 func (Stuck) action()   {}
 func (Waits) action()   {}
 func (Late) action()    {}
+func (Awaited) action() {}
 func (Leaving) action() {}
 func (Stays) action()   {}
 func (Rejoin) action()  {}

@@ -103,6 +103,7 @@ var handlers = events.Handlers[*Machine]{
 	events.MembershipRefused: handling((*Machine).refused),
 	events.JoinDelayed:       handling((*Machine).joinDelayed),
 	events.LeaveDelayed:      handling((*Machine).leaveDelayed),
+	events.StepDelayed:       handling((*Machine).stepDelayed),
 	events.NegotiationOpened: handling((*Machine).opened),
 	events.PreCopyStarted:    handling((*Machine).preCopyStarted),
 	events.Prepared:          handling((*Machine).prepared),
@@ -131,10 +132,9 @@ func handling[T any, P interface {
 // Hears returns the kinds of event that the machine handles. Answers to other nodes have no effect.
 func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 
-// Answers reports whether events of a kind answer what a node asked for, and have it as their subject: nobody else needs
-// to hear them.
+// Answers reports whether events of a kind are for one node, and have it as their subject: nobody else needs to hear them.
 func Answers(kind events.Kind) bool {
-	return kind == events.MembershipRefused || kind == events.JoinDelayed || kind == events.LeaveDelayed
+	return kind == events.MembershipRefused || kind == events.JoinDelayed || kind == events.LeaveDelayed || kind == events.StepDelayed
 }
 
 // Handle takes one event. Each stream's events come in their order; the streams have none in common. An event whose

@@ -262,6 +262,8 @@ func words(action Action) string {
 		return strings.TrimSpace(fmt.Sprintf("waits since %s %s", action.Since.Format(time.TimeOnly), action.Reason))
 	case Late:
 		return fmt.Sprintf("late by %.0f s, alone with %v", action.Seconds, action.Alone)
+	case Awaited:
+		return fmt.Sprintf("awaited in step %d: %s", action.Step+1, action.Reason)
 	case Leaving:
 		return "leaving: " + action.Reason
 	case Reread:

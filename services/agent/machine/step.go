@@ -88,6 +88,13 @@ func (m *Machine) Late() []Action {
 	return m.act()
 }
 
+// stepDelayed hears that the others wait for this node in their step.
+func (m *Machine) stepDelayed(_ events.Event, delay events.StepDelay) {
+	if delay.Node == m.settings.Node && delay.Incarnation == m.incarnation && delay.Generation == m.generation() && m.trainer == training {
+		m.do(Awaited{Step: delay.Step, Reason: delay.Reason})
+	}
+}
+
 // Hung tells that the trainer has not given up its step within the time of Abandon. The others go on without it, if they
 // do not already or have completed the job. Should it come to its boundary after all, it asks for a place again and claims
 // what it holds.

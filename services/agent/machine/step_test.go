@@ -30,6 +30,27 @@ func TestAStepThatBreaksIsToldOnceAndNothingIsTrainedBeforeAllGiveTheirsUp(t *te
 	n.expect("train under 4")
 }
 
+func TestATrainerForWhichTheOthersWaitInTheirStepIsNamedToWhoReadsItsLog(t *testing.T) {
+	n := trainingNode(t, 15)
+	delay := events.StepDelay{
+		Node: "n1", Incarnation: "i1", Generation: 3, Step: 15, By: "n2", Phase: events.PhaseBetween, Reason: "n2 has waited for it for 2.1 s",
+	}
+	n.hears(events.StepDelayed, &delay)
+	n.expect("awaited in step 16: n2 has waited for it for 2.1 s")
+	for _, other := range []func(*events.StepDelay){
+		func(d *events.StepDelay) { d.Node = "n2" },
+		func(d *events.StepDelay) { d.Incarnation = "older" },
+		func(d *events.StepDelay) { d.Generation = 2 },
+	} {
+		changed := delay
+		other(&changed)
+		n.hears(events.StepDelayed, &changed)
+	}
+	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))
+	n.hears(events.StepDelayed, &delay)
+	n.expect("abandon")
+}
+
 func TestAStepThatIsToBeGivenUpAnywayIsNotTold(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.hears(events.NegotiationOpened, opening("g4", 4, true, "n1", "n2"))

@@ -139,6 +139,8 @@ func (p *process) do(actions []agent.Action) {
 			p.tell(p.node.name, "waits since %s: %s", a.Since.Format(time.TimeOnly), a.Reason)
 		case agent.Late:
 			p.tell(p.node.name, "hears that it cannot leave in time: %s", a.Reason)
+		case agent.Awaited:
+			p.tell(p.node.name, "hears that the others wait for it: %s", a.Reason)
 		case agent.Stays:
 		case agent.Leaving: // a script may ask what it is told; this trainer trains on until its agent ends
 		case agent.Rejoin:
