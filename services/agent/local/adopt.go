@@ -91,6 +91,7 @@ func (s *state) take(units []events.Range, step uint64) (took []int, err error) 
 	for unit := range s.files.units {
 		s.forget(unit)
 	}
+	s.handed, s.origin = false, s.own
 	return took, nil
 }
 

@@ -20,8 +20,6 @@ import (
 // that, once a plan does without it; else it takes part without a script, and gives what others wait for.
 type holder struct {
 	config  Config
-	joining Joining
-	job     events.Job
 	left    *kept
 	last    <-chan struct{} // closed when no script comes any more
 	stopped context.CancelFunc
@@ -37,8 +35,8 @@ var scriptTime = 15 * time.Second
 
 const longestTurn = 5 * time.Minute // between attempts to give: a plan may put the node where a script is needed, which costs the others a step
 
-// keep keeps what a node's script left; nil for nothing. Called with the mutex held.
-func (s *Server) keep(node string, joining Joining, job events.Job, left *kept) {
+// keep keeps what a script left; nil for nothing. Called with the mutex held.
+func (s *Server) keep(left *kept) {
 	if left == nil {
 		return
 	}
@@ -47,7 +45,8 @@ func (s *Server) keep(node string, joining Joining, job events.Job, left *kept) 
 		return
 	}
 	ctx, stop := context.WithCancel(s.context)
-	h := &holder{config: s.config, joining: joining, job: job, left: left, last: s.last, stopped: stop, over: make(chan struct{})}
+	node := left.joining.Node
+	h := &holder{config: s.config, left: left, last: s.last, stopped: stop, over: make(chan struct{})}
 	s.kept[node] = h
 	go func() {
 		defer close(h.over)
@@ -122,9 +121,9 @@ func (h *holder) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			slog.Warn("whether others need what a script left is not known yet", "node", h.joining.Node, "error", err)
+			slog.Warn("whether others need what a script left is not known yet", "node", h.left.joining.Node, "error", err)
 		case !isNeeded || h.give(ctx):
-			slog.Info("what a script left is not needed any more", "node", h.joining.Node, "steps", h.left.steps())
+			slog.Info("what a script left is not needed any more", "node", h.left.joining.Node, "steps", h.left.steps())
 			h.freed = true
 			return
 		}
@@ -134,7 +133,7 @@ func (h *holder) run(ctx context.Context) {
 // isNeeded reports whether others may need what is kept, by the newest plan that is committed and the last word that the cluster is
 // held. Both are the negotiator's, and have its time.
 func (h *holder) isNeeded(ctx context.Context) (bool, error) {
-	b, err := bus.Connect(ctx, bus.Config{URL: h.config.URL, Name: h.joining.Node, Cluster: h.config.Cluster, Kit: h.config.Kit})
+	b, err := bus.Connect(ctx, bus.Config{URL: h.config.URL, Name: h.left.joining.Node, Cluster: h.config.Cluster, Kit: h.config.Kit})
 	if err != nil {
 		return false, err
 	}
@@ -149,7 +148,7 @@ func (h *holder) isNeeded(ctx context.Context) (bool, error) {
 	}
 	hold, isHeld, err := b.LastEvent(ctx, events.EventStream, events.EventSubject(h.config.Cluster, events.ClusterHeld, h.config.Cluster))
 	isHeld = isHeld && hold.Time.After(event.Time)
-	return outlive.Needed(h.left.generation, plan.Generation, len(plan.UnitsOf(h.joining.Node)) > 0, isHeld), err
+	return outlive.Needed(h.left.generation, plan.Generation, len(plan.UnitsOf(h.left.joining.Node)) > 0, isHeld), err
 }
 
 // trainable is what the node may use for training: nothing, so that a plan gives it no place.
@@ -157,18 +156,18 @@ const trainable = 1 // byte
 
 // give takes part without a script, until ctx ends or nobody needs what is kept, which it reports.
 func (h *holder) give(ctx context.Context) (freed bool) {
-	slog.Warn("no script has come back for the node; its agent gives to others what the last one left", "node", h.joining.Node,
+	slog.Warn("no script has come back for the node; its agent gives to others what the last one left", "node", h.left.joining.Node,
 		"steps", h.left.steps())
-	t, err := newTrainer(ctx, h.config, h.joining.Node, h.job)
+	t, err := newTrainer(ctx, h.config, h.left.joining.Node, h.left.job)
 	if err == nil {
 		defer t.closeSession()
 		defer t.end(errClose)
-		config, joining := h.config, h.joining
+		config, joining := h.config, h.left.joining
 		config.Stuck, config.Stays, config.Snapshots, joining.MemoryBytes = nil, nil, snapshots.Settings{}, trainable
-		err = t.join(ctx, config, joining, h.job, h.left.generation)
+		err = t.join(ctx, config, joining, h.left.job, h.left.generation)
 	}
 	if err != nil {
-		slog.Warn("what a script left cannot be given yet", "node", h.joining.Node, "error", err)
+		slog.Warn("what a script left cannot be given yet", "node", h.left.joining.Node, "error", err)
 		return false
 	}
 	h.session = t.session
@@ -177,7 +176,7 @@ func (h *holder) give(ctx context.Context) (freed bool) {
 	case errors.Is(err, agent.ErrLeft), errors.Is(err, agent.ErrComplete), errors.Is(err, agent.ErrOtherJob):
 		return true
 	case err == nil: // a step, which nobody makes
-		t.fails = true
+		t.keeps = true
 		t.exited(exit{how: "no script has come back", code: -1})
 	}
 	return len(h.left.units) == 0

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/outlive"
 )
 
@@ -18,6 +19,13 @@ type kept struct {
 	generation uint64           // of the plan under which they were trained
 	units      map[int]imported // by unit
 	shared     bool             // others trained with the node, and may come back for it
+	origin
+}
+
+// origin is the join of the script that trained a state.
+type origin struct {
+	joining Joining
+	job     events.Job
 }
 
 // script is what is known of the trainer's script. Called with the mutex held.
@@ -72,21 +80,35 @@ const (
 // surrender closes the state of a script that has ended, and returns what it left; nil for nothing. The files of a
 // process that lives on are left to it.
 func (s *state) surrender() *kept {
-	for until := time.Now().Add(endsWithin); s.files.dir.inUse() && time.Now().Before(until); {
+	isHandedOver := s.handsOn()
+	inUse := func() bool { return !isHandedOver && s.files.dir.inUse() } // where what it was handed lies, a script never writes
+	for until := time.Now().Add(endsWithin); inUse() && time.Now().Before(until); {
 		time.Sleep(endsLook)
 	}
 	s.mutex.Lock()
-	k := &kept{files: s.files, generation: s.generation, units: s.left(), shared: s.shared}
-	if len(k.units) == 0 || s.files.dir.inUse() {
+	k := &kept{files: s.files, generation: s.generation, units: s.left(), shared: s.shared, origin: s.origin}
+	if len(k.units) == 0 || inUse() {
 		s.mutex.Unlock()
 		s.close()
 		return nil
 	}
 	defer s.mutex.Unlock()
 	s.closed = true
+	for unit := range s.files.units {
+		if isHandedOver && !s.inOwn(unit) {
+			s.files.release(unit) // the first state of a script that takes no part
+		}
+	}
 	s.files.unnote() // of the control page, which says nothing of what was imported
 	slog.Info("the state of a script that has ended is kept", "dir", s.files.dir.path, "steps", k.steps(), "generation", k.generation)
 	return k
+}
+
+// handsOn reports whether the state is what a script before left, and the one that was handed it has not taken it up.
+func (s *state) handsOn() bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.handed
 }
 
 // steps returns at which steps the units stand.
@@ -123,6 +145,7 @@ func (k *kept) handOver(to *state) {
 	defer to.mutex.Unlock()
 	clear(to.held) // a first state, which nobody needs
 	to.fresh, to.generation, to.shared = false, k.generation, k.shared
+	to.handed, to.origin = true, k.origin
 	to.files.unnote()
 	for unit, one := range k.units {
 		memory, err := k.move(unit, one.memory, to.files)

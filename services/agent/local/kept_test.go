@@ -110,6 +110,29 @@ func TestNothingIsKeptOfAScriptThatEndedWellOrThatLives(t *testing.T) {
 	}
 }
 
+// The next script of a node may be another one: a flag was changed, say. Nobody else may have what the last one left.
+func TestAScriptThatIsRefusedOrEndsBeforeItTakesUpWhatTheLastOneLeftTakesNothingAway(t *testing.T) {
+	for name, ends := range map[string]func(*rig, *client){
+		"it trains another job": func(r *rig, c *client) {
+			r.refuse(c.member, true)
+			c.expect(http.StatusServiceUnavailable, nil, "POST", "/v1/next", `{}`)
+		},
+		"it ends well": func(r *rig, c *client) { r.server.Gone("exit status 0", 0) },
+		"it fails":     func(r *rig, c *client) { c.dies() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.trainAStep().dies()
+			c := r.join(strings.Replace(usualJoin, "test", "another job", 1))
+			ends(r, c)
+			consent := r.join(usualJoin).claims()
+			if consent.Trained != 1 || len(consent.Claims) != 2 || consent.Claims[1] != (events.Claim{Unit: 1, Step: 1, Digest: events.Digest(aStep)}) {
+				t.Errorf("the script after it claims %+v, trained under plan %d: expected both units at step 1 of plan 1", consent.Claims, consent.Trained)
+			}
+		})
+	}
+}
+
 const copiedJoin = `{"units":[4096,4096],"batch":8,"microBatch":1,"digest":"test","state":"copied"}`
 
 func TestStateOfADeviceIsKeptWhereTheScriptCopiedItOut(t *testing.T) {

@@ -277,7 +277,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 	defer s.mutex.Unlock()
 	delete(s.joining, joining.Node)
 	if err != nil {
-		s.keep(joining.Node, joining, job, before)
+		s.keep(before)
 		return "", nil, err
 	}
 	session = rand.Text()
@@ -294,7 +294,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		s.mutex.Lock()
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
-		s.keep(t.node, t.joining, t.job, t.kept)
+		s.keep(t.kept)
 		if why := context.Cause(t.ended); errors.Is(why, agent.ErrOtherJob) {
 			s.refused = why
 		}

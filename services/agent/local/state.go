@@ -1,6 +1,7 @@
 package local
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -37,6 +38,9 @@ type state struct {
 
 	generation uint64 // of the plan under which all of that is trained; zero: none
 	shared     bool   // others trained it, too, under that plan or one before
+	handed     bool   // it is what another script left, and not taken up yet
+	origin            // of what is held
+	own        origin // of the trainer
 }
 
 // imported is a unit that was fetched and verified.
@@ -233,10 +237,11 @@ func (s *state) Export(unit int, step uint64) ([]byte, error) {
 // phaseApplying is the first of the phases in which a trainer changes its units.
 const phaseApplying = 2
 
-// Still has the trainer wait with its sums until the units of the state are copied. Copied state does not live there.
+// Still has the trainer wait with its sums until the units of the state are copied. Copied state does not live there: a script writes
+// there by itself only where it ends.
 func (s *state) Still() (release func() error) {
 	if s.copied {
-		return func() error { return nil }
+		return s.untouched
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -252,6 +257,16 @@ func (s *state) Still() (release func() error) {
 		}
 		return nil
 	}
+}
+
+// untouched returns an error where a script that ends has begun to copy its state out: what was read meanwhile is of two steps.
+func (s *state) untouched() error {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if s.files.word(wordOut) != 0 {
+		return errors.New("the script ended, and copied its state out, while its units were copied")
+	}
+	return nil
 }
 
 // reach has a trainer that is ready make the step where it is the one asked for, and a lazy one the first state.

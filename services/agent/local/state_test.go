@@ -2,6 +2,7 @@ package local
 
 import (
 	"errors"
+	"math"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -331,6 +332,19 @@ func TestATrainerIsToldToLeaveItsUnitsAloneUntilTheyAreCopied(t *testing.T) {
 	}
 	if err := release(); err != nil || d.files.word(wordStill) != 0 {
 		t.Errorf("once they are copied it says %d: %v", d.files.word(wordStill), err)
+	}
+}
+
+// A script that ends by an error copies what it has made since the boundary to where the agent still reads for a snapshot.
+func TestACopyOfUnitsIntoWhichAScriptThatEndsCopiedItsStateMeanwhileIsNotTaken(t *testing.T) {
+	d := newDesk(t, true, 8)
+	if err := d.Still()(); err != nil {
+		t.Errorf("of a script that trains on: %v", err)
+	}
+	release := d.Still()
+	d.files.setWord(wordOut, math.MaxUint64)
+	if err := release(); err == nil {
+		t.Error("the copy counts")
 	}
 }
 

@@ -44,7 +44,7 @@ type trainer struct {
 	waiting  chan struct{} // a token for each call that waits for a value
 
 	made  bool  // the last step
-	fails bool  // its script has ended, and not well
+	keeps bool  // the agent keeps what it leaves: its script has not ended well, or has not taken up what it was handed
 	kept  *kept // what that left, once it is over; nil for nothing
 	told  bool  // that it is finished
 	speed speed.Profiler
@@ -96,6 +96,8 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job, 
 	files.dir.own(t.caller)
 	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do, known)
 	t.turns.done = t.state.step()
+	t.state.own = origin{joining, job}
+	t.state.origin = t.state.own
 	t.dir = files.dir.path
 	for _, unit := range joining.Units {
 		t.bytes += unit
@@ -187,14 +189,16 @@ func (t *trainer) run() {
 	defer t.close()
 	err := t.loop()
 	var gone exit
-	if errors.As(err, &gone) {
-		if t.fails = gone.code != 0; !t.fails && !t.made {
+	hasEnded, isDone := errors.As(err, &gone), errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete)
+	t.keeps = hasEnded && gone.code != 0 || !isDone && t.state.handsOn()
+	if hasEnded {
+		if gone.code == 0 && !t.made {
 			slog.Warn("the script ended with status 0, and the job is not complete: the others go on without it, and it is not "+
 				"started again", "node", t.node)
 		}
 		t.exited(gone)
 	}
-	if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
+	if isDone {
 		t.watch.Close() // its peers need not suspect it
 		t.lastOrder(err)
 	}
@@ -343,7 +347,7 @@ func (t *trainer) exited(how exit) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
 	defer cancel()
 	var err error
-	if t.fails { // a holder leaves what it keeps
+	if t.keeps { // a holder leaves what it keeps
 		err = t.session.Failed(ctx, how.how, how.code, how.inStep, t.state == nil || t.state.leaves())
 	} else {
 		err = t.session.Exited(ctx, how.how, how.code)
@@ -367,7 +371,7 @@ func (t *trainer) closeSession() {
 // close ends all that the trainer had of its agent.
 func (t *trainer) close() {
 	t.closeSession()
-	if t.fails {
+	if t.keeps {
 		t.kept = t.state.surrender()
 	} else {
 		t.state.close()
