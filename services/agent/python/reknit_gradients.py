@@ -148,8 +148,8 @@ class Gradients:
                     self._failed = error
 
     def _end_sums(self):
-        """Waits for the sums that were begun. The wait for one that is cut may end while the sum goes on in a thread of gloo, and writes into
-        its memory later. So its bucket gets other memory."""
+        """Waits for the sums that were begun. An abort ends the wait for a sum, and not the sum: PyTorch's Work.wait only looks whether it is
+        made, and gloo's thread adds up what has come until it asks a connection again. So a bucket whose sum failed gets other memory."""
         for bucket in self.buckets:
             try:
                 if bucket.sum is not None:

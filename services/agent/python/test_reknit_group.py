@@ -9,6 +9,7 @@ import os
 import socket
 import struct
 import threading
+import time
 import unittest
 import unittest.mock
 from concurrent import futures
@@ -108,6 +109,28 @@ def abort_or_sum(plane, rank):
         return group.sum(torch.ones(10))
     except RuntimeError as error:
         return str(error)
+
+
+def written_after_the_wait(plane, rank):
+    """Returns what a sum of two processes has written into memory that was set to zero once an abort had ended the wait for it."""
+    group, tensor = connected(plane, rank, 2), torch.ones(1)
+    KEPT.append(group)
+    if rank == 1:
+        plane.get(1, "the wait is over", 20)
+        group.sum(tensor)
+        return tensor.item()
+    work = group.begin(tensor)
+    with unittest.mock.patch.object(group, "_cut"):  # an abort counts before the connections are cut
+        group.abort()
+    with contextlib.suppress(RuntimeError):
+        work.wait()
+    tensor.zero_()
+    plane.set(1, "the wait is over", b"")
+    for _ in range(200):
+        if tensor.item():
+            break
+        time.sleep(0.1)
+    return tensor.item()
 
 
 def acknowledged(connection):
@@ -265,6 +288,9 @@ class Groups(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "timed out"):
             reknit_group.Work(group, Forgotten()).wait()
         self.assertTrue(group.over)
+
+    def test_a_sum_goes_on_and_writes_though_an_abort_has_ended_the_wait_for_it(self):
+        self.assertNotIn(0.0, in_processes(written_after_the_wait, "Plane", 0, 1))  # so nothing else may lie in its memory: reknit_gradients
 
     def test_a_sum_that_ends_as_the_wait_for_it_runs_out_is_made(self):
         for over in (False, True):
