@@ -119,8 +119,7 @@ class Records:
     def __init__(self, path, index=None):
         path = os.fspath(path)
         self._map = _mapped(path)
-        about = os.stat(path)
-        self._stamp = (self._MAGIC, about.st_size, about.st_mtime_ns)
+        self._stamp = (self._MAGIC, len(self._map), os.stat(path).st_mtime_ns)
         self._index = self._open(path, index)
         self._count = self._HEADER.unpack_from(self._index)[3]
 
@@ -167,6 +166,8 @@ class Records:
                     end += len(record)
                     count += 1
                     index.write(struct.pack("<Q", end))
+                if end != stamp[1]:
+                    raise ValueError(f"{path}: expected a file that nobody writes to, got {end} bytes where {stamp[1]} were when it was opened")
                 index.seek(0)
                 index.write(self._HEADER.pack(*stamp, count))
             os.chmod(mine, 0o644)

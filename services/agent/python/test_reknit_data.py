@@ -130,6 +130,18 @@ class Files(unittest.TestCase):
         os.truncate(self.path + ".index", 40)
         self.assertEqual(reknit_data.Records(self.path)[2], b"c")
 
+    def test_a_file_that_grows_while_its_index_is_made_is_refused(self):
+        self.write(b"one\n")
+        make = tempfile.mkstemp
+
+        def grown(**named):
+            self.write(b"one\ntwo\n")
+            return make(**named)
+        with unittest.mock.patch.object(tempfile, "mkstemp", grown), \
+                self.assertRaisesRegex(ValueError, "expected a file that nobody writes to, got 8 bytes where 4 were when it was opened"):
+            reknit_data.Records(self.path)
+        self.assertEqual(["data"], os.listdir(self.folder.name))
+
     def test_who_opens_a_file_at_once_finds_the_same(self):
         self.write(b"".join(b"%d\n" % k for k in range(5000)))
         with concurrent.futures.ThreadPoolExecutor(4) as pool:
