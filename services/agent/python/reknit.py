@@ -41,6 +41,7 @@ __all__ = ["join", "announce", "Job", "Step", "Error", "AgentLost", "Refused", "
 _ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL, _OUT = range(7)  # words of the control page
 _BETWEEN, _IN_STEP, _APPLYING, _CHANGING = range(4)  # phases
 _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
+_GOES_OUT = (1 << 64) - 1  # the state is being copied out
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
 _END_SECONDS = 60  # for an interpreter to end after an error that nobody caught
@@ -265,12 +266,14 @@ class Job:
         if phase == _CHANGING or phase == _APPLYING and not self._step.committed:
             return
         step = self._agent.get(_COMPLETED)
+        self._agent.set(_OUT, _GOES_OUT)  # before the first byte: the agent may still read there for a snapshot
+        self._agent.fence()
         self._state.give(list(range(len(self.units))), step)
         self._agent.set(_OUT, step + 1)
 
     def spoil(self):
         """Says that the state was changed where only a step may change it: the agent gives it to nobody, nor to the next script."""
-        self._agent.set(_PHASE, _APPLYING)
+        self._agent.set(_PHASE, _CHANGING)
 
     def leave(self, reason="the trainer asked to", deadline=0):
         """Asks to go. steps() raises Left once the cluster can do without this trainer. Where that takes longer than the

@@ -3,6 +3,7 @@
 import collections
 import copy
 import functools
+import inspect
 
 import torch
 
@@ -128,18 +129,30 @@ def in_place(own, value):
 
 def settings_of(optimizer):
     """Returns the settings of each group of parameters, without the last digits, in which machines may differ."""
-    def rounded(value):
-        value = value.tolist() if torch.is_tensor(value) else value  # wherever it is
-        return [f"{one:.6g}" if isinstance(one, float) else one for one in (value if isinstance(value, (list, tuple)) else [value])]
-    return [{name: rounded(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
+    return [{name: _rounded(value) for name, value in group.items() if name != "params"} for group in optimizer.param_groups]
 
 
-def other_settings(own, optimizer):
-    """Yields a text for each setting of an optimizer that is not one's own any more (settings_of): the state of others has brought it."""
-    for n, (before, now) in enumerate(zip(own, settings_of(optimizer))):
-        for name in sorted(before.keys() & now.keys()):
-            if before[name] != now[name]:
-                yield (f"{name} of optimizer.param_groups[{n}] is {', '.join(map(str, now[name]))}, as where the state came from, "
+def _rounded(value):
+    """Returns a list of one value, or of those in a list."""
+    value = value.tolist() if hasattr(value, "tolist") else value  # of a tensor, wherever it is, or an array
+    return [f"{one:.6g}" if isinstance(one, float) else one for one in (value if isinstance(value, (list, tuple)) else [value])]
+
+
+def arguments_of(one):
+    """Returns what an object's state has of the arguments with which it was made, but for last_epoch, by which a scheduler counts."""
+    try:
+        names, state = inspect.signature(type(one)).parameters, one.state_dict()
+    except (TypeError, ValueError):  # a type of C tells no arguments
+        return {}
+    return {name: _rounded(state[name]) for name in names if name != "last_epoch" and isinstance(state, dict) and name in state}
+
+
+def other_settings(own, now):
+    """Yields a text for each setting that is not one's own any more, by the name of what has it: the state of others has brought it."""
+    for where, before in own.items():
+        for name in sorted(before.keys() & now[where].keys()):
+            if before[name] != now[where][name]:
+                yield (f"{name} of {where} is {', '.join(map(str, now[where][name]))}, as where the state came from, "
                        f"and not {', '.join(map(str, before[name]))}, as in this script")
 
 

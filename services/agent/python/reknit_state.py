@@ -54,6 +54,7 @@ class State:
         self.pairs = []  # by unit: pairs of a tensor and where it lies in the unit's memory, or its copy
         self._copies = {}  # by id, of tensors with memory of their own: the tensor, and as it was after the last step
         self._versions = []  # of the parameters when the step began
+        self._made = []  # of the parameters when it was made, until what the script does behind it is kept
         self.taken = 0  # times that the state came from others
         self.spoil = lambda: None  # tells the agent that nobody may go on from what the units have
         self._adopted = []  # pairs of a tensor and what it was when the state was taken in the middle of a step
@@ -236,13 +237,19 @@ class State:
         for unit in () if self.mapped else took:
             for tensor, view in self.pairs[unit]:
                 self._after_step(tensor).copy_(view)
-        own = reknit_optimizer.settings_of(self.optimizer)
+        own = self._all_settings()
         if took:
             self._versions, self.taken = [], self.taken + 1
         self.undo()
         if took and self.taken == 1:
-            for told in reknit_optimizer.other_settings(own, self.optimizer):
+            for told in reknit_optimizer.other_settings(own, self._all_settings()):
                 reknit.say(f"reknit: {told}: a job's settings move with its state. To change one, set it from step.index before step.commit()")
+
+    def _all_settings(self):
+        """Returns the settings of what moves, by the name of what has them."""
+        groups = {f"{kept.where}.param_groups[{n}]": group for kept in self.kept
+                  for n, group in enumerate(reknit_optimizer.settings_of(kept.optimizer))}
+        return {**groups, **{name: reknit_optimizer.arguments_of(one) for name, one in self.objects.items() if name not in self.ignore}}
 
     def set_aside(self):
         """Has the next undo bring back the state as it is: taken from others, who have done with the step all that their scripts do."""
@@ -256,7 +263,10 @@ class State:
     def begin(self, learning_rate_scale):
         """Begins a step, of which the plan scales the learning rate."""
         self.learning_rate_scale, self.update = learning_rate_scale, None
-        self._versions = [parameter._version for parameter in self.model.parameters()]
+        self._versions, self._made = self._parameter_versions(), []
+
+    def _parameter_versions(self):
+        return [parameter._version for parameter in self.model.parameters()]
 
     def buffer_versions(self):
         """Returns how often each buffer of the model that moves was changed, by name."""
@@ -268,6 +278,7 @@ class State:
 
     def keep(self):
         """Keeps everything as it is: the step is made."""
+        self._made = []
         self._encode()
         for tensor, copy in self._copies.values():
             copy.copy_(tensor.data)
@@ -278,8 +289,8 @@ class State:
         self.check_parameters()
         for tensor, copy in [*self._copies.values(), *self._adopted]:
             tensor.data.copy_(copy)
-        self._adopted, self._versions = [], []
-        self._decode()
+        self._decode()  # a copy that is made where the script ends has the values of before as long as the step counts as under way
+        self._adopted, self._versions, self._made = [], [], []
 
     def apply(self, step):
         """Makes the step of this number, from 1, of the gradients that were summed."""
@@ -289,6 +300,7 @@ class State:
         self.gradients.release()
         self._versions = []
         self.keep()
+        self._made = self._parameter_versions()
 
     def check(self):
         """Raises an error where a script has changed what only a step may change, or keeps what cannot move."""
@@ -301,14 +313,14 @@ class State:
 
     def check_parameters(self):
         """Raises WrongOrder where a parameter was changed since the step began."""
-        if name := self.changed():
+        if self._versions and (name := self.changed()):
             self.spoil()
             raise reknit.WrongOrder(f"model.{name}: expected it as it was when the step began, but it was changed before step.commit(): "
                                     "change parameters after step.commit(), or in the function that step.commit(update) calls")
 
     def changed(self):
-        """Returns the name of a parameter that was changed since the step began, or None."""
-        for (name, parameter), version in zip(self.model.named_parameters(), self._versions):
+        """Returns the name of a parameter that was changed since the step began, or was made and what came behind it is not kept; or None."""
+        for (name, parameter), version in zip(self.model.named_parameters(), self._versions or self._made):
             if parameter._version != version:
                 return name
         return None

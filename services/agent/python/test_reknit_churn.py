@@ -9,6 +9,7 @@ added up in another order than in one process, which changes a gradient by 1e-16
 
 import contextlib
 import copy
+import functools
 import io
 import os
 import random
@@ -28,7 +29,8 @@ except ImportError as missing:
 DRAWN = int(os.environ.get("REKNIT_DRAWN", "40"))
 FIRST = int(os.environ.get("REKNIT_FIRST", "1"))
 BATCH, MICRO_BATCH, STEPS = 8, 2, 6
-FAULTS = ["kill", "join", "leave", "break", "gate", "gate and join"]
+FAULTS = ["kill", "join", "leave", "break", "gate", "gate and join", "restart"]
+BETWEEN = ("join", "leave", "restart")  # faults that come between two steps
 OPTIMIZERS = [torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW, torch.optim.NAdam, torch.optim.RMSprop, torch.optim.Adagrad,
               CountingAdamW, GlobalAdamW, Lazy]
 
@@ -46,6 +48,7 @@ class Cluster:
         self.members, self.threads, self.errors = [], [], []
         self.generation = self.order = self.done = self.aborted = 0
         self.fault, self.sums, self.happened = "", {}, []
+        self.snapshot = None  # the units of all, where nobody lives who had them
 
     def run(self, count):
         """Trains to the end with so many processes at first, and returns what each that came there has."""
@@ -96,6 +99,12 @@ class Cluster:
 
     def decide(self):
         """Gives orders once all have reported: to make up a step, to take the state of others, or to train the next one."""
+        if self.snapshot:
+            done, units = self.snapshot
+            self.snapshot = None
+            for member in self.members:
+                member.takes(done, units)
+            return
         done = max(member.report["done"] for member in self.members)
         behind = [member for member in self.members if member.report["done"] < done or member.job.plane.done < done]
         ahead = next(member for member in self.members if member not in behind)
@@ -103,18 +112,24 @@ class Cluster:
             if member.report.get("ready") and member.report["done"] == done - 1:
                 member.orders.append({"order": "apply", "step": done})
             else:
-                for own, other in zip(member.job.plane.units, ahead.job.plane.units):
-                    own[:] = other
-                member.orders.append({"order": "adopt", "step": done, "took": list(range(len(member.job.plane.units)))})
+                member.takes(done, ahead.gives(done))
         if not behind and not self.change(done):
             self.begin(done)
 
     def change(self, done):
         """Begins the next plan, and returns whether somebody is still to come for it."""
-        fault = self.fault if "join" in self.fault else self.faults.get(done, "") if self.faults.get(done) in ("join", "leave") else ""
-        if self.faults.get(done) in ("join", "leave"):
+        fault = self.fault if "join" in self.fault else self.faults.get(done, "") if self.faults.get(done) in BETWEEN else ""
+        if self.faults.get(done) in BETWEEN:
             del self.faults[done]
         self.fault = ""
+        if fault == "restart":
+            self.happened.append((done, "restarted"))
+            self.snapshot = done, self.members[0].gives(done)
+            for member in self.members:
+                member.orders.append({"order": "die"})
+            for _ in range(self.dice.randint(1, 2)):
+                self.add()
+            return True
         if "join" in fault:
             self.happened.append((done, "joined"))
             self.add()
@@ -170,8 +185,22 @@ class Agent(reknit._Alone):
         self.cluster.wait(lambda: self.orders or all(member.report and not member.orders for member in self.cluster.members))
         if not self.orders:
             return self.next(report)
-        self.report = None
-        return {"id": self.cluster.order, **self.orders.pop(0)}
+        self.report, order = None, self.orders.pop(0)
+        if order["order"] == "die":
+            raise Killed
+        return {"id": self.cluster.order, **order}
+
+    def gives(self, done):
+        """Returns what the units have, once a state that lies elsewhere is copied there."""
+        if not self.job.state.mapped:
+            self.job.state.give(range(len(self.job.plane.units)), done)
+        return [bytes(unit) for unit in self.job.plane.units]
+
+    def takes(self, done, units):
+        """Has the process go on from the units of others."""
+        for own, other in zip(self.job.plane.units, units):
+            own[:] = other
+        self.orders.append({"order": "adopt", "step": done, "took": list(range(len(units)))})
 
     def _give_up(self, step):
         """A sum looks by itself whether its step is given up."""
@@ -230,6 +259,9 @@ class Drawn:
         self.faults = {step: dice.choice(FAULTS) for step in range(STEPS) if dice.random() < 0.5}
         if any(fault == "gate and join" for fault in self.faults.values()):
             self.inside = True  # who follows a step behind its commit may be a call behind for who joins then: the page says so
+        self.copied, self.groups = dice.random() < 0.3, dice.random() < 0.3  # the state lies elsewhere; two groups of parameters
+        self.changed = dice.choice([{}, {"lr": 0.003}, {"weight_decay": 0.1}])  # settings, from a step on
+        self.changed_at = dice.randrange(STEPS)
 
     def build(self, seed):
         torch.manual_seed(seed)
@@ -237,7 +269,10 @@ class Drawn:
         model = torch.nn.ModuleDict({"one": layer(3, 4), "two": layer(4, 4), "three": layer(4, 4), "rare": layer(4, 4), "last": layer(4, 1)}).double()
         if self.tied:
             model["three"].weight.data = model["two"].weight.data
-        optimizer = self.kind(model.parameters(), lr=0.01, **({"momentum": 0.9, "dampening": 0.5} if self.kind is torch.optim.SGD else {}))
+        trained = list(model.parameters())
+        if self.groups:
+            trained = [{"params": trained[:3], "lr": 0.02}, {"params": trained[3:]}]
+        optimizer = self.kind(trained, lr=0.01, **({"momentum": 0.9, "dampening": 0.5} if self.kind is torch.optim.SGD else {}))
         scheduler = self.schedule(optimizer)
         average = torch.optim.swa_utils.AveragedModel(model, avg_fn=lambda mean, weight, _: torch.lerp(mean, weight, 0.2))
         if self.resumed:
@@ -258,6 +293,11 @@ class Drawn:
             x = x + model["rare"](x)
         return (model["last"](x) - numbers[:, None].cos()).square().mean()
 
+    def change(self, optimizer, step):
+        """Changes settings on purpose, as the page says: from the number of the step."""
+        for group in optimizer.param_groups if step >= self.changed_at else ():
+            group.update({name: value for name, value in self.changed.items() if name in group})
+
     def follow(self, scheduler, average, model):
         scheduler.step()
         if self.average:
@@ -267,6 +307,7 @@ class Drawn:
         model, optimizer, scheduler, average = self.build(1)
         for step in range(STEPS):
             optimizer.zero_grad()
+            self.change(optimizer, step)
             for first in range(step * BATCH, (step + 1) * BATCH, MICRO_BATCH):
                 samples = range(first, first + MICRO_BATCH)
                 torch.manual_seed(reknit_torch.seed_of(samples[0], len(samples)))
@@ -287,6 +328,7 @@ class Drawn:
             optimizer.step()
             self.follow(scheduler, average, model)
         for step in job.steps():
+            self.change(optimizer, step.index)
             for samples in step.micro_batches:
                 with step.seeded(samples):
                     step.backward(self.loss_of(model, samples))
@@ -321,14 +363,16 @@ class Churn(unittest.TestCase):
             drawn = Drawn(seed)
             expected = [copy.deepcopy(one.state_dict()) for one in drawn.plain()]
             cluster = Cluster(drawn.script, drawn.faults, drawn.dice)
-            with self.subTest(seed=seed), contextlib.redirect_stderr(io.StringIO()), unittest.mock.patch.object(reknit_torch, "Group", Group):
+            state = functools.partial(reknit_torch.State, mapped=not drawn.copied)
+            with self.subTest(seed=seed), contextlib.redirect_stderr(io.StringIO()), \
+                    unittest.mock.patch.multiple(reknit_torch, Group=Group, State=state):
                 results = cluster.run(drawn.dice.randint(1, 3))
                 self.assertTrue(results)
                 for result in results:
                     for name, one, other in zip(("model", "optimizer", "scheduler", "average"), expected, result):
                         self.equal(one, other.state_dict(), f"{name} through {cluster.happened}")
             happened += [what for _, what in cluster.happened]
-        for what in ("killed", "joined", "left", "broke", "gate broke") if DRAWN >= 40 else ():
+        for what in ("killed", "joined", "left", "broke", "gate broke", "restarted") if DRAWN >= 40 else ():
             self.assertIn(what, happened)
 
 

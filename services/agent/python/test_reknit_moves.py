@@ -32,10 +32,11 @@ def join(model, optimizer, **more):
     return reknit_torch.join(model, optimizer, **{"batch": BATCH, "micro_batch": BATCH, "steps": STEPS, **more})
 
 
-def train(job, model, after=lambda: None, update=None, gives_up=()):
+def train(job, model, after=lambda: None, update=None, gives_up=(), before=lambda step: None):
     """Trains to the end; some steps are given up once, when their backward passes are made."""
     words, left = job.plane._agent.get, set(gives_up)
     for step in job.steps():
+        before(step.index)
         for samples in step.micro_batches:
             step.backward(loss_of(model, samples))
         if step.index in left:
@@ -211,7 +212,7 @@ class Optimizers(Same):
             self.assertNotIn("step", vars(optimizer))
 
 
-class Settings(unittest.TestCase):
+class Settings(Same):
     def test_who_takes_the_state_of_others_is_told_which_of_its_settings_were_replaced(self):
         job, joiner, said = join(*replica()), replica(), io.StringIO()
         joiner[1].param_groups[0]["lr"] = 0.5
@@ -222,6 +223,28 @@ class Settings(unittest.TestCase):
             said.truncate(0)
             state.adopt(2, range(len(state.sizes)))
         self.assertEqual("", said.getvalue().strip("\0"))
+
+    def test_so_is_who_brings_another_schedule_and_what_it_counts_is_no_setting(self):
+        given, joiner, said = replica(), replica(), io.StringIO()
+        scheduler = schedule.StepLR(given[1], 2, 0.5)
+        job = train(join(*given, scheduler=scheduler), given[0], after=scheduler.step)
+        with contextlib.redirect_stderr(said):
+            taken(job.state, *joiner, scheduler=schedule.StepLR(joiner[1], 7, 0.5))
+        self.assertIn("step_size of scheduler is 2, as where the state came from, and not 7, as in this script", said.getvalue())
+        for same in ("gamma", "last_epoch"):
+            self.assertNotIn(f"{same} of scheduler", said.getvalue())
+
+    def test_a_setting_that_the_step_decides_goes_as_without_reknit_though_its_step_comes_again(self):
+        def changed(optimizer, step):
+            if step >= 2:
+                optimizer.param_groups[0].update(lr=0.003, weight_decay=0.5)
+        expected, got = replica(), replica()
+        for step in range(STEPS):
+            changed(expected[1], step)
+            plain(*expected, first=step, steps=1)
+        train(join(*got), got[0], before=lambda step: changed(got[1], step), gives_up=[2, 3])
+        self.same(expected[0], got[0])
+        self.same_optimizer(expected[1], got[1])
 
 
 class Average(torch.nn.Module):

@@ -164,6 +164,18 @@ class State(unittest.TestCase):
         for one, other in zip(giver[0].parameters(), taker[0].parameters()):
             self.assertTrue(torch.equal(one, other))
 
+    def test_a_state_that_is_copied_out_where_a_step_was_given_up_in_part_is_that_of_before_the_step(self):
+        model, optimizer = replica()
+        state = reknit_state.State(model, optimizer, mapped=False)
+        state.move_in([bytearray(size) for size in state.sizes])
+        before = bytes(state._memory)
+        state.begin(1.0)
+        optimizer.param_groups[0]["lr"] = 7.0
+        with unittest.mock.patch.object(state, "_install", side_effect=KeyboardInterrupt), self.assertRaises(KeyboardInterrupt):
+            state.undo()
+        state.give(range(len(state.sizes)), 0)
+        self.assertEqual(before, bytes(state._memory))
+
     def test_buffers_that_live_elsewhere_are_given_as_they_were_after_the_last_step(self):
         model = torch.nn.Sequential(torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
         state = reknit_state.State(model, torch.optim.AdamW(model.parameters(), lr=0.1), mapped=False)

@@ -484,7 +484,7 @@ class WrongUse(unittest.TestCase):
                 self.model[0].weight.add_(1)
             with self.assertRaisesRegex(reknit.WrongOrder, "changed before"):
                 step.commit()
-        self.assertEqual(reknit._APPLYING, page[reknit._PHASE])
+        self.assertEqual(reknit._CHANGING, page[reknit._PHASE])
 
     def test_a_state_that_a_script_changed_is_given_to_nobody_whatever_ends_the_script(self):
         page = {}
@@ -497,7 +497,26 @@ class WrongUse(unittest.TestCase):
             with torch.no_grad():
                 self.model[0].weight.add_(1)
             self.job.plane._copy_out()  # as where an error of its own ends it
-        self.assertEqual(reknit._APPLYING, page[reknit._PHASE])
+        self.assertEqual(reknit._CHANGING, page[reknit._PHASE])
+
+    def test_weights_that_a_script_swaps_behind_its_step_are_given_to_nobody_where_an_error_ends_it_before_they_are_back(self):
+        page = {}
+        with unittest.mock.patch.object(reknit._Alone, "set", lambda _, word, value: page.update({word: value})), \
+                unittest.mock.patch.object(reknit._Alone, "get", lambda _, word: page.get(word, 0)), \
+                unittest.mock.patch.object(reknit._Alone, "copied", False, create=True):
+            steps = self.job.steps()
+            for ends in (False, True):
+                step = next(steps)
+                for samples in step.micro_batches:
+                    step.backward(loss_of(self.model, samples))
+                step.commit()
+                self.job.plane._copy_out()
+                self.assertEqual(reknit._APPLYING, page[reknit._PHASE])  # it is whole, for the step counts
+                with torch.no_grad():
+                    self.model[0].weight.add_(1)
+                if ends:
+                    self.job.plane._copy_out()
+        self.assertEqual(reknit._CHANGING, page[reknit._PHASE])
 
     def test_a_script_that_ends_while_it_copies_values_behind_its_step_leaves_no_whole_state(self):
         page, phases = {}, []
