@@ -11,6 +11,7 @@ import (
 
 func TestWhatWasReadApartIsHeardAgainThoughItsStoreHasDroppedIt(t *testing.T) {
 	service.SetRememberAfter(t, time.Hour)
+	service.SetEndsWithin(t, 0)
 	f := newFixture(t)
 	aborted := f.said(events.Aborted)
 	first := f.run(service.Options{Machine: &clerk{}})

@@ -17,6 +17,9 @@ func SetRegroup(t *testing.T, d time.Duration) { set(t, &regroup, d) }
 // SetRememberAfter has a service write its memory that soon after a message, for one test.
 func SetRememberAfter(t *testing.T, d time.Duration) { set(t, &rememberAfter, d) }
 
+// SetEndsWithin has a service that is told to end take that long at most, for one test: zero is a kill.
+func SetEndsWithin(t *testing.T, d time.Duration) { set(t, &endsWithin, d) }
+
 func set(t *testing.T, setting *time.Duration, d time.Duration) {
 	before := *setting
 	*setting = d

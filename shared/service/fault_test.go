@@ -286,6 +286,7 @@ func TestAMessageIsHandledItsOutputsSaidThenAcknowledgedAndRememberedLater(t *te
 
 func TestAServiceThatIsKilledHearsInSilenceWhatItDoesNotRemember(t *testing.T) {
 	service.SetRememberAfter(t, time.Hour)
+	service.SetEndsWithin(t, 0)
 	f := newFixture(t)
 	aborted := f.said(events.Aborted)
 	first := f.run(service.Options{Machine: &clerk{}})
@@ -304,6 +305,27 @@ func TestAServiceThatIsKilledHearsInSilenceWhatItDoesNotRemember(t *testing.T) {
 	f.expect(aborted, "g3")
 	if heard := strings.Join(second.heard, " "); heard != "n1 poison n1 n2 n3" { // n1 again after the panic
 		t.Errorf("heard %s", heard)
+	}
+}
+
+// What another build's machine makes of them may be something else.
+func TestAServiceThatIsToldToEndLeavesNothingToBeHeardInSilence(t *testing.T) {
+	service.SetRememberAfter(t, time.Hour)
+	f := newFixture(t)
+	aborted := f.said(events.Aborted)
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.lose("n1")
+	f.expect(aborted, "g1")
+	f.untilAcknowledged()
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	second := &clerk{}
+	f.run(service.Options{Machine: second})
+	f.lose("n2")
+	f.expect(aborted, "g2")
+	if heard := strings.Join(second.heard, " "); heard != "n2" {
+		t.Errorf("heard %s, expected n2", heard)
 	}
 }
 

@@ -37,6 +37,8 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 	deliveries := make(chan taken, mostOpened)
 	go take(ctx, consumer, deliveries)
 	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(consumer.LogAge/renewals)
+	lasting, cancel := outlasting(ctx)
+	defer cancel()
 	for {
 		ticks, inputs := everyTick, r.Inputs
 		if r.backlog > 0 {
@@ -50,19 +52,21 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 		var err error
 		select {
 		case <-ctx.Done():
-			r.acknowledgeDone(ctx)
-			return nil
+			return r.leave(ctx)
 		case delivery := <-deliveries:
-			err = r.deliver(ctx, delivery)
+			if ctx.Err() != nil { // it comes again, to the next instance
+				return r.leave(ctx)
+			}
+			err = r.deliver(lasting, delivery)
 		case <-ticks:
-			err = r.tick(ctx)
+			err = r.tick(lasting)
 		case input := <-inputs:
-			err = r.admit(ctx, "what came at the service's own door", input)
+			err = r.admit(lasting, "what came at the service's own door", input)
 		case <-r.recent.due:
 			r.health.begin()
-			err = r.remember(ctx)
+			err = r.remember(lasting)
 		case <-renewals:
-			err = r.renew(ctx)
+			err = r.renew(lasting)
 		}
 		if err != nil && !errors.Is(err, errPanicked) {
 			return err
