@@ -70,6 +70,12 @@ ledger: ## check on processes that come and go that each sample is trained once 
 simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= first seed, VERBOSE=1 for their stories)
 	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose)
 
+.PHONY: simulate-builds
+simulate-builds: ## run worlds with two builds side by side, exchanged forward and back (RUNS=, FIRST=, FROM= the earlier build, as for test-upgrade)
+	earlier=$$(tests/simulation/builds/make $(FROM)) && if [ -n "$$earlier" ]; then \
+		go test -count=1 ./tests/simulation/scenarios -run Scenarios/builds -earlier "$$earlier" && \
+		go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),300) -earlier "$$earlier"; fi
+
 .PHONY: simulate-planted
 simulate-planted: ## plant each mistake of tests/simulation/planted and run seeds until one sees it (PLANTED= names, else all; WITHIN=60s begins no other after it)
 	go run ./tests/simulation/planted $(if $(WITHIN),-within $(WITHIN)) $(PLANTED)

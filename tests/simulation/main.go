@@ -18,10 +18,15 @@ func main() {
 	runs := flag.Uint64("runs", 1000, "how many `seeds`")
 	verbose := flag.Bool("verbose", false, "tell the story of every run")
 	stop := flag.Bool("stop", false, "stop at the first seed that breaks an invariant")
+	earlier := flag.String("earlier", "", "the `program` of an earlier build: each run has two builds side by side")
 	flag.Parse()
+	draw := world.NewScript
+	if *earlier != "" {
+		draw = func(seed uint64) world.Script { return world.NewScript(seed).Beside(*earlier) }
+	}
 	debug.SetGCPercent(2400) // runs are short, and all that they need stays below 300 MB
 	began := time.Now()
-	totals := runAll(*first, *runs, *verbose, *stop)
+	totals := runAll(draw, *first, *runs, *verbose, *stop)
 	fmt.Println(totals.report(time.Since(began)))
 	if len(totals.failed) == 0 {
 		return
@@ -31,7 +36,7 @@ func main() {
 		os.Exit(1)
 	}
 	fmt.Printf("\nseed %d, shrunk. The whole run again: make simulate FIRST=%d RUNS=1 VERBOSE=1\n", seed, seed)
-	tellStory(shrink(world.NewScript(seed)))
+	tellStory(shrink(draw(seed)))
 	os.Exit(1)
 }
 

@@ -27,7 +27,7 @@ type totals struct {
 const mostTold = 20
 
 // runAll runs seeds on all processors, each twice: both must do the same. It may stop at the first that fails.
-func runAll(first, runs uint64, verbose, stop bool) *totals {
+func runAll(draw func(seed uint64) world.Script, first, runs uint64, verbose, stop bool) *totals {
 	t := &totals{faults: map[string]int{}}
 	seeds := make(chan uint64)
 	var mutex sync.Mutex
@@ -35,7 +35,7 @@ func runAll(first, runs uint64, verbose, stop bool) *totals {
 	for range runtime.GOMAXPROCS(0) {
 		workers.Go(func() {
 			for seed := range seeds {
-				script := world.NewScript(seed)
+				script := draw(seed)
 				outcome := playOnceOrTwice(script, stop)
 				mutex.Lock()
 				t.add(seed, script, outcome)

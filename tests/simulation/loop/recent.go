@@ -45,6 +45,16 @@ func (s *Service) Save(now time.Time) bool {
 	return true
 }
 
+// Leave has an idle service that is to end write its memory, unless that knows all, and reports whether it may end.
+func (s *Service) Leave(now time.Time) bool {
+	if s.point != Idle || s.recent.due.IsZero() {
+		return s.point == Idle || s.point == Ended
+	}
+	s.busy = now
+	s.remember()
+	return false
+}
+
 // remember begins to write the machine's memory.
 func (s *Service) remember() {
 	snapshot, err := s.machine.Snapshot()

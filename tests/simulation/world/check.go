@@ -88,9 +88,10 @@ func (w *World) checkPlan(plan *events.Plan) {
 	w.resumed = plan.ResumeStep
 }
 
-// checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be.
+// checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be. The
+// negotiator of 38e4c97c did not say so.
 func (w *World) checkLost(plan *events.Plan) {
-	if w.lost == nil || w.lost.AtMost || w.lies || w.wiped {
+	if w.lost == nil || w.lost.AtMost || w.lies || w.wiped || w.build != nil {
 		return
 	}
 	if told := plan.ResumeStep + w.lost.LostSteps; w.lost.LostSteps > 0 && told > w.newest+aheadOfAll {

@@ -222,6 +222,10 @@ var verbs = []verb{
 	{"trim plans", func(w *World, _ args) { w.trimPlans() }},
 	{"drop payloads", func(w *World, _ args) { w.dropPayloads() }},
 	{"clock jumps SECONDS", func(w *World, a args) { w.hub.skew += a.seconds() }},
+	{"upgrade SERVICE", func(w *World, a args) { w.services[a["SERVICE"]].exchange(false) }},
+	{"downgrade SERVICE", func(w *World, a args) { w.services[a["SERVICE"]].exchange(true) }},
+	{"upgrade NODE", func(w *World, a args) { w.exchange(a.node(w), false) }},
+	{"downgrade NODE", func(w *World, a args) { w.exchange(a.node(w), true) }},
 	{"crash SERVICE", func(w *World, a args) {
 		if i := w.services[a["SERVICE"]].last(); i != nil {
 			i.crash()

@@ -20,7 +20,7 @@ type leftover struct {
 // outlives returns what the agent keeps of a script that ends now, nil for nothing: by the product's rule, of each unit the version that
 // lies in its files. An update changes them in place, and leaves no version before.
 func (p *process) outlives() *leftover {
-	if p.state.fresh || p.generation == 0 {
+	if p.earlier || p.state.fresh || p.generation == 0 {
 		return nil
 	}
 	script := outlive.Script{Phase: outlive.Between, Completed: p.done, Index: p.done, Stepping: p.collective != nil}

@@ -72,7 +72,7 @@ func (w *World) heartbeat() *heartbeat {
 	beat := &heartbeat{}
 	beat.take = func(now time.Time) []events.Event {
 		defer func() { w.heartbeats = append(w.heartbeats, beat) }()
-		return beat.to.machine.(*monitor.Machine).Pulse(beat.pulse, w.time().Sub(beat.came), now)
+		return beat.to.machine.(monitoring).Pulse(beat.pulse, w.time().Sub(beat.came), now)
 	}
 	beat.arrive = func() {
 		if !beat.to.dead {
@@ -85,7 +85,7 @@ func (w *World) heartbeat() *heartbeat {
 
 // sendProbes does what the monitor's shell does: it sends the probes that the machine wants.
 func sendProbes(i *instance) {
-	m := i.machine.(*monitor.Machine)
+	m := i.machine.(monitoring)
 	for _, ask := range m.Asks() {
 		answer, gone, wait := i.probe(ask)
 		i.after(wait, func() {

@@ -36,6 +36,7 @@ type node struct {
 	lies     *lie           // what is wrong in what it says; nil: nothing
 	blurts   events.Kind    // what it says again and again that nothing asked for; empty: nothing
 	lied     int            // so often
+	earlier  bool           // its next agent is of the earlier build
 }
 
 // process is a trainer with its agent: the real machine of the agent inside, and a trainer that holds hash chains.
@@ -44,7 +45,7 @@ type process struct {
 	node         *node
 	prefix       string // of its incarnations
 	asked        uint64 // where the log has the request of this incarnation; zero: it is on its way
-	agent        *agent.Machine
+	agent        agentMachine
 	bus          *loop.Bus
 	incarnation  string
 	incarnations int
@@ -73,6 +74,7 @@ type process struct {
 	stands       *leftover    // what the last script left; its agent takes part without one. Nil: there is a script
 	pulseAgain   func()
 	unreadable   map[*part]bool // of snapshots, as it has found
+	earlier      bool           // its agent is of the earlier build
 }
 
 // launch starts a process of a node, which has nothing but what its agent kept of the last one.
@@ -84,7 +86,7 @@ func (n *node) begin(w *World, stands *leftover) {
 	p := &process{
 		World: w, node: n, prefix: prefix, state: newState(w.job), stands: stands,
 		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
-		agent: agent.New(w.agentSettings(n, prefix, stands)), bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
+		agent: w.agentOf(n, w.agentSettings(n, prefix, stands)), earlier: n.earlier, bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
 	p.inherit(n.left)
 	n.left = nil

@@ -192,6 +192,7 @@ func (o Outcome) String() string {
 // Play runs a script to its end.
 func (s Script) Play(verbose bool) Outcome {
 	w, held := s.play(verbose)
+	w.endBuild()
 	return Outcome{
 		Violations: w.Violations, Story: w.Story, Trace: w.trace, Virtual: w.now, Faults: w.faults,
 		Changes: w.generation(), Steps: w.newest, Held: held,

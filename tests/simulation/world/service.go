@@ -18,7 +18,8 @@ type service struct {
 	*World
 	name      string
 	tickEvery time.Duration
-	fresh     func() shared.Machine
+	settings  any             // of its machines
+	earlier   bool            // its next instance is of the earlier build
 	afterward func(*instance) // what the shell does once the machine has spoken
 	started   int             // instances, ever
 	running   []*instance     // the last one is the one that was started last
@@ -40,6 +41,7 @@ type instance struct {
 	renews  bool // its lease is to be taken again
 	dead    bool
 	paused  bool
+	leaves  bool // it is to end
 	inputs  []func(now time.Time) []events.Event
 }
 
@@ -83,7 +85,9 @@ func (i *instance) go_() {
 	case loop.Ended:
 		i.ended()
 	case loop.Idle:
-		if i.take() {
+		if i.leaves {
+			i.leave()
+		} else if i.take() {
 			i.go_()
 		}
 	default:

@@ -80,8 +80,8 @@ func (p *process) capture(a agent.Capture) {
 			next.Whole = !t.away && !t.readOnly
 			t.retire(p.node.name, share.Tier, a)
 			p.checkKept(share.Tier)
-			if next.Whole {
-				p.do([]agent.Action{agent.Say{Event: p.agent.Written(p.time(), share.Tier, next.ID, share.Units)}})
+			if said := p.agent.Written(p.time(), share.Tier, next.ID, share.Units); next.Whole && said.Kind != "" {
+				p.do([]agent.Action{agent.Say{Event: said}})
 			}
 		})
 	}

@@ -17,10 +17,9 @@ import (
 	monitor "github.com/reknit/reknit/services/monitor/machine"
 	negotiator "github.com/reknit/reknit/services/negotiator/machine"
 	"github.com/reknit/reknit/services/negotiator/protocol"
-	planner "github.com/reknit/reknit/services/planner/machine"
-	restorer "github.com/reknit/reknit/services/restorer/machine"
 	"github.com/reknit/reknit/shared/ledger"
-	shared "github.com/reknit/reknit/shared/service"
+	"github.com/reknit/reknit/tests/simulation/builds"
+	"github.com/reknit/reknit/tests/simulation/builds/pipe"
 )
 
 const cluster = "opticks"
@@ -84,6 +83,8 @@ type World struct {
 	told         map[string]retention.ID // by tier: the newest snapshot that the log says is complete
 	left         map[retention.ID]bool   // of those: training went back behind them
 	held         *events.HeldStep        // told last; nil: no step was
+	program      string                  // of an earlier build; empty: there is none
+	build        *builds.Build           // that runs it; nil: nobody is of it yet
 	healed       bool                    // an operator tries again whatever step is held
 }
 
@@ -113,6 +114,7 @@ type Cluster struct {
 	LayerSeconds float64
 	CompareEvery uint64 // steps between two comparisons of replicas; zero: 8
 	Judged       int    // events of the log that are kept and judged with tests/invariants; zero: all
+	Earlier      string // the program of an earlier build (tests/simulation/builds); empty: what is downgraded is of this one
 	Provisioned  bool   // the stores have the bounds and ages of an installation, and large payloads lie apart as there
 }
 
@@ -193,27 +195,19 @@ func New(c Cluster, verbose bool) *World {
 		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{},
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
-		startNodes: c.Nodes,
-		told:       map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
+		startNodes: c.Nodes, program: c.Earlier,
+		told: map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
-	fresh := map[string]func() shared.Machine{
-		"monitor": func() shared.Machine { return monitor.New(monitorSettings()) },
-		"negotiator": func() shared.Machine {
-			m := negotiator.New(negotiatorSettings(c))
-			m.Began(w.hub.made)
-			return m
-		},
-		"planner": func() shared.Machine {
-			return planner.New(planner.Settings{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05})
-		},
-		"restorer": func() shared.Machine { return restorer.New(cluster, restorer.Settings{}) },
+	settings := map[string]any{
+		"monitor": monitorSettings(), "negotiator": negotiatorSettings(c), "restorer": cluster,
+		"planner": pipe.Planner{Cluster: cluster, MinReplicas: 2, SwitchSeconds: 0.05},
 	}
 	ticks := map[string]time.Duration{
 		"monitor": monitorTick, "negotiator": 250 * time.Millisecond, "planner": time.Second, "restorer": time.Second,
 	}
 	for _, name := range serviceNames {
-		s := &service{World: w, name: name, fresh: fresh[name], tickEvery: ticks[name]}
+		s := &service{World: w, name: name, settings: settings[name], tickEvery: ticks[name]}
 		if name == "monitor" {
 			s.afterward = sendProbes
 		}
