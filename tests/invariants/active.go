@@ -7,7 +7,8 @@ import (
 )
 
 // active finds a plan that names a node which had not joined, or was lost, restarted or leaving as far as the
-// negotiator had heard. A loss ends a negotiation at any time, a wish to leave may wait for the next.
+// negotiator had heard. A loss ends a negotiation at any time, a wish to leave may wait for the next. The only node that is left stays: nobody
+// else holds the layers.
 var active = Invariant{"a committed plan names active nodes only", func(log *Log) []Violation {
 	var violations []Violation
 	for _, change := range log.changes {
@@ -38,6 +39,9 @@ func (l *Log) gone(member events.Member, since uint64, c change) (*Entry, string
 		if join.Node == member.Node && join.Incarnation != member.Incarnation && within(entry, since, c.committed.Horizon) {
 			return entry, "was started anew"
 		}
+	}
+	if len(c.plan.Nodes) == 1 {
+		return nil, ""
 	}
 	for entry, leave := range said[*events.Leave](l, events.LeaveRequested) {
 		if leave.Node == member.Node && within(entry, since, c.opened.Horizon) &&
