@@ -56,8 +56,8 @@ func TestAStrayThatComesFirstAfterAStopDoesNotChangeHowLongTheJobIs(t *testing.T
 	for _, steps := range []uint64{200, 50, 7} {
 		w := stoppedAt100(t)
 		w.says(steps, "n9")
-		w.says(100, "n1", "n2", "n3")
-		w.trainsOn(100, "n1 n2 n3")
+		w.says(100, "n1")
+		w.trainsOn(100, "n1") // it waits for nobody
 		told := w.refusals("n9")
 		if len(told) == 0 || !told[len(told)-1].OtherJob || !strings.Contains(told[len(told)-1].Reason, `"job.steps": expected 100`) {
 			t.Errorf("%d steps: n9 is told %+v", steps, told)
