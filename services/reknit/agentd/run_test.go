@@ -182,7 +182,7 @@ func TestASecondSignalEndsATrainerThatHearsNone(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	if status := r.run(`trap '' INT TERM; touch "$1"; while :; do sleep 0.05; done`, 3); status != 128+int(syscall.SIGKILL) {
+	if status := r.run(`trap '' INT TERM; touch "$1"; for i in $(seq 400); do sleep 0.05; done`, 3); status != 128+int(syscall.SIGKILL) {
 		t.Errorf("status %d: expected that it was killed, and not started again", status)
 	}
 }
