@@ -32,6 +32,7 @@ var abouts = map[Kind]About{
 	ResetRequested: AboutCluster, ResetRefused: AboutCluster, TrainingReset: AboutCluster,
 	EventRefused:    AboutMessage,
 	SnapshotWritten: AboutNode, SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,
+	WithdrawalRequested: AboutNode, SnapshotWithdrawn: AboutNode,
 }
 
 // About returns what the subject of an event of the kind names.

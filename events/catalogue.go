@@ -179,6 +179,8 @@ const (
 	SnapshotWritten     Kind = "snapshot.written"
 	SnapshotCompleted   Kind = "snapshot.completed"
 	SnapshotOverdue     Kind = "snapshot.overdue"
+	WithdrawalRequested Kind = "snapshot.withdrawal-requested"
+	SnapshotWithdrawn   Kind = "snapshot.withdrawn"
 	EventRefused        Kind = "event.refused"
 	LeaseTaken          Kind = "lease.taken"
 	LogAccepted         Kind = "log.accepted"
@@ -250,6 +252,10 @@ var Catalogue = []Row{
 	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
 	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
 	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},
+	{WithdrawalRequested, "A node without room wants to remove its part of a snapshot of which it has not heard that it is complete.", []string{"node"},
+		func() Payload { return new(SnapshotPart) }, false},
+	{SnapshotWithdrawn, "A node's part of a snapshot that is not complete counts no more, and may be removed.", []string{"restorer"},
+		func() Payload { return new(SnapshotPart) }, false},
 	{EventRefused, "A message that was no event of this catalogue, quarantined.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Quarantine) }, false},
 	{LogAccepted, "An operator accepts a log that is older than what living nodes trained: the cluster goes on from what they hold.", []string{anyone}, func() Payload { return new(Acceptance) }, false},
 	{LeaseTaken, "A service instance acts for the cluster from here on; older instances are fenced.", []string{"monitor", "negotiator", "planner", "restorer"}, func() Payload { return new(Lease) }, false},

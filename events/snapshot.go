@@ -1,7 +1,8 @@
 package events
 
 // SnapshotPart tells that a node wrote its part of a snapshot to its end. What is complete the restorer says, once parts
-// have all units.
+// have all units. A node that has no room for the next one asks to withdraw a part. It hears that the part counts no more, or
+// that the snapshot is complete.
 type SnapshotPart struct {
 	Node  string  `json:"node" is:"token"`
 	Tier  string  `json:"tier" is:"one=memory|disk|remote"` // where it lies

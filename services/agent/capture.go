@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -45,4 +46,47 @@ func (s *Session) written(tier string, id retention.ID, units []events.Range) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.fact(string(events.SnapshotWritten)+" "+tier, s.machine.Written(time.Now(), tier, id, units))
+}
+
+const (
+	withdrawTime  = 10 * time.Second      // for the cluster to answer who wants to remove a part
+	withdrawPause = 20 * time.Millisecond // before it is looked whether it has
+)
+
+// withdraw asks that this node's part of a snapshot count no more, and waits for what comes of it. It is said behind what was said
+// before of parts in that tier, and nothing is said of it twice.
+func (s *Session) withdraw(ctx context.Context, tier string, id retention.ID, units []events.Range) machine.Fate {
+	ctx, cancel := context.WithTimeout(ctx, withdrawTime)
+	defer cancel()
+	fate := s.fateOf(tier, id)
+	if fate == machine.Undecided {
+		s.mutex.Lock()
+		s.fact(string(events.SnapshotWritten)+" "+tier, s.machine.Withdraws(time.Now(), tier, id, units))
+		s.mutex.Unlock()
+	}
+	for fate == machine.Undecided && pause(ctx, withdrawPause) {
+		fate = s.fateOf(tier, id)
+	}
+	return fate
+}
+
+func (s *Session) fateOf(tier string, id retention.ID) machine.Fate {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.machine.Fate(tier, id)
+}
+
+// recallComplete tells the machine which snapshot of each tier was complete last, before it began to listen.
+func (s *Session) recallComplete(ctx context.Context) error {
+	for _, tier := range s.snapshots.Tiers() {
+		subject := events.EventSubject(s.config.Cluster, events.SnapshotCompleted, tier.Name)
+		complete, found, err := s.bus.LastEvent(ctx, events.EventStream, subject)
+		if err != nil {
+			return err
+		}
+		if found {
+			s.hear(complete)
+		}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
 	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
@@ -62,5 +63,36 @@ func TestTheClusterIsToldOfEachPartOfASnapshotOnceItIsWritten(t *testing.T) {
 	whole := []events.Range{{End: 1}}
 	if part.Node != "n1" || part.Tier != machine.DiskTier || part.Step == 0 || part.Step%2 != 0 || !slices.Equal(part.Units, whole) {
 		t.Errorf("it tells %+v", part)
+	}
+}
+
+// Its disk was full: not to know was to give up the newest complete snapshot for a newer one that never was.
+func TestAnAgentThatIsStartedAgainKnowsWhichSnapshotWasCompleteLast(t *testing.T) {
+	h := newHub(t)
+	h.keeps = snapshots.Settings{Folder: t.TempDir(), DiskEvery: 2, Keep: 2, MaxBytes: 1 << 20}
+	h.speaker.Source = "/restorer"
+	last := retention.ID{Step: 16, Plan: events.Digest(nil)}
+	h.say(events.SnapshotCompleted, machine.DiskTier, &events.CompleteSnapshot{Tier: machine.DiskTier, Step: last.Step, Plan: last.Plan})
+	h.join("n1")
+	if fate := h.sessions[0].fateOf(machine.DiskTier, last); fate != machine.Complete {
+		t.Errorf("the fate of the last complete snapshot is %d to it", fate)
+	}
+}
+
+func TestWhoWantsToRemoveAPartWaitsForTheLogToSayThatItCountsNoMore(t *testing.T) {
+	h := newHub(t)
+	h.keeps = snapshots.Settings{Folder: t.TempDir(), DiskEvery: 2, Keep: 2, MaxBytes: 1 << 20}
+	h.join("n1")
+	id, units := retention.ID{Step: 16, Plan: events.Digest(nil)}, []events.Range{{End: 1}}
+	fate := make(chan machine.Fate)
+	go func() { fate <- h.sessions[0].withdraw(t.Context(), machine.DiskTier, id, units) }()
+	asked := await[events.SnapshotPart](h, events.WithdrawalRequested)
+	if asked.Node != "n1" || asked.Step != id.Step || !slices.Equal(asked.Units, units) {
+		t.Errorf("it asks for %+v", asked)
+	}
+	h.speaker.Source = "/restorer"
+	h.say(events.SnapshotWithdrawn, "n1", &asked)
+	if got := <-fate; got != machine.Withdrawn {
+		t.Errorf("its fate is %d", got)
 	}
 }

@@ -134,8 +134,18 @@ func (s *Session) sayFacts() {
 		if !more {
 			return
 		}
-		s.say(ctx, event)
+		s.sayFact(ctx, event)
 	}
+}
+
+// sayFact says a fact. A request to remove a part is given up with its answer: the kit of an older installation does not let a node say it.
+func (s *Session) sayFact(ctx context.Context, event events.Event) {
+	if event.Kind == events.WithdrawalRequested {
+		bounded, cancel := context.WithTimeout(ctx, withdrawTime)
+		defer cancel()
+		ctx = bounded
+	}
+	s.say(ctx, event)
 }
 
 // nextFact takes the fact to be said next; more is false where there is none.

@@ -32,15 +32,17 @@ type Share struct {
 
 // snapshots is what the cluster says of those that its nodes wrote.
 type snapshots struct {
-	complete map[string][]retention.ID // by tier, the newest first, at most mostComplete
+	complete map[string][]retention.ID // by tier, those told last first, at most mostTold
+	// withdrawn are those of which this node's part counts no more, in the same way.
+	withdrawn map[string][]retention.ID
 	// silent are nodes that did not write their turn of units under a plan, which others write since.
 	silent map[string]bool
 	under  string // digest of that plan
 	last   uint64 // step of which that was told last
 }
 
-// mostComplete is more than any tier keeps.
-const mostComplete = events.MostSnapshots
+// mostTold is more than any tier keeps.
+const mostTold = events.MostSnapshots
 
 // captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is
 // to be abandoned has more pressing things to do.
@@ -122,17 +124,56 @@ func (m *Machine) Written(now time.Time, tier string, id retention.ID, units []e
 		&events.SnapshotPart{Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units})
 }
 
+// Withdraws returns what asks the cluster to count this node's part of a snapshot no more, so that it may be removed. What comes of it
+// Fate tells.
+func (m *Machine) Withdraws(now time.Time, tier string, id retention.ID, units []events.Range) events.Event {
+	reason := fmt.Sprintf("%s-%s-%d-%s", m.incarnation, tier, id.Step, id.Plan)
+	return m.speaker.First(now, reason, events.WithdrawalRequested, m.settings.Node,
+		&events.SnapshotPart{Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units})
+}
+
+// Fate is what the log said of this node's part of a snapshot.
+type Fate int
+
+const (
+	Undecided Fate = iota // nothing: the snapshot may be complete at any time
+	Complete              // the snapshot is complete
+	Withdrawn             // the part counts no more: without it the snapshot is never complete
+)
+
+// Fate tells what the log said of this node's part of a snapshot in a tier.
+func (m *Machine) Fate(tier string, id retention.ID) Fate {
+	switch {
+	case slices.Contains(m.snapshots.complete[tier], id):
+		return Complete
+	case slices.Contains(m.snapshots.withdrawn[tier], id):
+		return Withdrawn
+	}
+	return Undecided
+}
+
 // snapshotCompleted keeps which snapshots are complete: no part of the newest one is removed.
 func (m *Machine) snapshotCompleted(_ events.Event, snapshot events.CompleteSnapshot) {
-	if m.snapshots.complete == nil {
-		m.snapshots.complete = map[string][]retention.ID{}
+	m.snapshots.complete = noting(m.snapshots.complete, snapshot.Tier, retention.ID{Step: snapshot.Step, Plan: snapshot.Plan})
+}
+
+// snapshotWithdrawn keeps which parts this node may remove.
+func (m *Machine) snapshotWithdrawn(_ events.Event, part events.SnapshotPart) {
+	if part.Node == m.settings.Node {
+		m.snapshots.withdrawn = noting(m.snapshots.withdrawn, part.Tier, retention.ID{Step: part.Step, Plan: part.Plan})
 	}
-	id := retention.ID{Step: snapshot.Step, Plan: snapshot.Plan}
-	before := m.snapshots.complete[snapshot.Tier]
-	if !slices.Contains(before, id) {
+}
+
+// noting returns what was told of each tier with one more, the first.
+func noting(told map[string][]retention.ID, tier string, id retention.ID) map[string][]retention.ID {
+	if told == nil {
+		told = map[string][]retention.ID{}
+	}
+	if before := told[tier]; !slices.Contains(before, id) {
 		next := append([]retention.ID{id}, before...)
-		m.snapshots.complete[snapshot.Tier] = next[:min(len(next), mostComplete)]
+		told[tier] = next[:min(len(next), mostTold)]
 	}
+	return told
 }
 
 // snapshotOverdue has the other holders write what nobody wrote in its turn, under the plan in force. All who hear it

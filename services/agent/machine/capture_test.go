@@ -150,7 +150,7 @@ func TestASnapshotIsTakenWithWhatIsKnownToBeComplete(t *testing.T) {
 	n.machine.captureDue()
 	taken, _ := n.machine.actions[len(n.machine.actions)-1].(Capture)
 	complete := taken.Complete[DiskTier]
-	if len(complete) != mostComplete || complete[0] != (retention.ID{Step: 40, Plan: plan}) || len(taken.Complete[RemoteTier]) > 0 {
+	if len(complete) != mostTold || complete[0] != (retention.ID{Step: 40, Plan: plan}) || len(taken.Complete[RemoteTier]) > 0 {
 		t.Errorf("complete are %v", taken.Complete)
 	}
 }
@@ -235,4 +235,23 @@ func TestUnitsOfASnapshotAreReadFromIt(t *testing.T) {
 	n.told = nil
 	n.hears(events.Scheduled, &events.Schedule{Negotiation: "g4", StopStep: 12, Plan: back})
 	n.expect("open g4", "export 1 at 12 from a snapshot")
+}
+
+func TestWhatBecameOfAPartIsAsTheLogSays(t *testing.T) {
+	n := trainingNode(t, 10, keepsSnapshots)
+	id := func(step uint64) retention.ID { return retention.ID{Step: step, Plan: events.Digest([]byte("plan"))} }
+	part := func(node string, step uint64) *events.SnapshotPart {
+		return &events.SnapshotPart{Node: node, Tier: DiskTier, Step: step, Plan: id(step).Plan, Units: []events.Range{{End: 2}}}
+	}
+	n.hears(events.SnapshotCompleted, &events.CompleteSnapshot{Tier: DiskTier, Step: 2, Plan: id(2).Plan})
+	n.hears(events.SnapshotWithdrawn, part("n1", 4))
+	n.hears(events.SnapshotWithdrawn, part("n2", 6))
+	for step, want := range map[uint64]Fate{2: Complete, 4: Withdrawn, 6: Undecided} {
+		if got := n.machine.Fate(DiskTier, id(step)); got != want {
+			t.Errorf("at step %d its fate is %d: expected %d", step, got, want)
+		}
+	}
+	if got := n.machine.Fate(RemoteTier, id(2)); got != Undecided {
+		t.Errorf("in another tier its fate is %d", got)
+	}
 }

@@ -117,6 +117,7 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingStopped:   handling((*Machine).stopped),
 	events.SnapshotCompleted: handling((*Machine).snapshotCompleted),
 	events.SnapshotOverdue:   handling((*Machine).snapshotOverdue),
+	events.SnapshotWithdrawn: handling((*Machine).snapshotWithdrawn),
 }
 
 func handling[T any, P interface {
@@ -134,7 +135,8 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 
 // Answers reports whether events of a kind are for one node, and have it as their subject: nobody else needs to hear them.
 func Answers(kind events.Kind) bool {
-	return kind == events.MembershipRefused || kind == events.JoinDelayed || kind == events.LeaveDelayed || kind == events.StepDelayed
+	return kind == events.MembershipRefused || kind == events.JoinDelayed || kind == events.LeaveDelayed || kind == events.StepDelayed ||
+		kind == events.SnapshotWithdrawn
 }
 
 // Handle takes one event. Each stream's events come in their order; the streams have none in common. An event whose

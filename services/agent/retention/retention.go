@@ -162,6 +162,17 @@ func Spare(own []Part, complete []ID, history History) []Part {
 	return spare
 }
 
+// IsOpen reports whether a part may be of the newest complete snapshot, for all that its node knows: it is whole, and neither older than a
+// complete one of the history that counts nor of a history that was left. A node hears that a snapshot is complete after the others may
+// have, which then give up the one before.
+func IsOpen(part Part, complete []ID, history History) bool {
+	counts := history.Counts(complete)
+	if !part.Whole {
+		return false
+	}
+	return len(counts) == 0 || !history.left(part.ID) && Newer(part.ID, counts[0]) < 0
+}
+
 // newest returns the snapshot that a node's parts must not be taken of: the newest complete one of the history that
 // counts, else of any, and else the newest that the node has a whole part of.
 func newest(own []Part, complete []ID, history History) ID {

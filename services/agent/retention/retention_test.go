@@ -173,3 +173,24 @@ func TestWhoTrainsUnderThePlanThatTheLogTookLastMayRemove(t *testing.T) {
 		}
 	}
 }
+
+func TestAPartMayBeOfTheNewestCompleteSnapshotUnlessANewerOneIsKnownOrItsStepsWereUndone(t *testing.T) {
+	for name, c := range map[string]struct {
+		part     Part
+		complete []ID
+		history  History
+		want     bool
+	}{
+		"nothing is known":                {part(8, "a"), nil, trained, true},
+		"it is newer":                     {part(16, "a"), []ID{{8, "p"}}, trained, true},
+		"it is older":                     {part(8, "a"), []ID{{16, "p"}}, trained, false},
+		"it is that":                      {part(16, "a"), []ID{{16, "p"}}, trained, false},
+		"it was left, and a new one is":   {part(48, "a"), []ID{{30, "q"}}, again(27), false},
+		"it was left, and nothing counts": {part(48, "a"), []ID{{40, "p"}}, again(27), true},
+		"it was not written to its end":   {torn(part(16, "a")), []ID{{8, "p"}}, trained, false},
+	} {
+		if got := IsOpen(c.part, c.complete, c.history); got != c.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}

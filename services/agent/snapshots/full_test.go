@@ -171,3 +171,54 @@ func TestTheLastSnapshotOfAJobWaitsForTheOneBeforeBehindItsTrainersBack(t *testi
 		t.Errorf("the newest complete snapshot is of step %d, expected the last one, 9", at)
 	}
 }
+
+// ofTwoParts has a node's disk take two parts of a snapshot: one holds two of three units, the other one.
+func ofTwoParts(units int64) func(*Settings) {
+	return func(settings *Settings) { settings.MaxBytes = 2*(1000*units+500) + 500*units }
+}
+
+// pipelineOfFullDisks is a, which holds units 0-1, and b, which holds unit 2, with room for two parts each. Step 8 is complete.
+func pipelineOfFullDisks(t *testing.T) (s *scene, a, b *Snapshots) {
+	s = newScene(t)
+	a, b = s.open("a", ofTwoParts(2)), s.open("b", ofTwoParts(1))
+	s.captures(a, machine.DiskTier, 8, 0, 2)
+	s.captures(b, machine.DiskTier, 8, 2, 3)
+	s.tells(8)
+	return s, a, b
+}
+
+// Each gives up one of two: a does not know yet that the snapshot of step 16 is complete, and b does.
+func TestTwoFullDisksLeaveACompleteSnapshotBetweenThem(t *testing.T) {
+	s, a, b := pipelineOfFullDisks(t)
+	s.captures(a, machine.DiskTier, 16, 0, 2)
+	s.captures(b, machine.DiskTier, 16, 2, 3)
+	s.cannotWrite("a", 24)
+	s.cannotWrite("b", 24)
+	early := s.task(24, machine.Share{Tier: machine.DiskTier, Units: []events.Range{{First: 0, End: 2}}})
+	s.tells(16)
+	a.takes(early, export)
+	a.writing.Wait()
+	s.captures(b, machine.DiskTier, 24, 2, 3)
+	if at := s.complete(a, b); at != 16 {
+		t.Errorf("a reads %q, b reads %q: expected the snapshot of step 16, which is complete, to stay", s.lists(a), s.lists(b))
+	}
+}
+
+// A rule that gives up nothing of which it is not known whether it is complete would have a stand still for ever.
+func TestAFullDiskGoesOnBehindASnapshotThatAnotherNodeMissed(t *testing.T) {
+	s, a, b := pipelineOfFullDisks(t)
+	s.captures(a, machine.DiskTier, 16, 0, 2) // b is being started again
+	s.captures(a, machine.DiskTier, 24, 0, 2)
+	s.captures(b, machine.DiskTier, 24, 2, 3)
+	if at := s.complete(a, b); at != 24 || !slices.Equal(s.asked, []uint64{16}) {
+		t.Errorf("the newest complete snapshot is of step %d, and a asked for %d: expected 24 to be written in place of 16", at, s.asked)
+	}
+}
+
+func TestAFullDiskKeepsWhatMayBeCompleteWhileNobodySaysWhetherItIs(t *testing.T) {
+	s, a, _ := pipelineOfFullDisks(t)
+	s.fate = machine.Undecided
+	s.captures(a, machine.DiskTier, 16, 0, 2)
+	s.captures(a, machine.DiskTier, 24, 0, 2)
+	s.expectReadable(a, "16: 0-2", "8: 0-2")
+}

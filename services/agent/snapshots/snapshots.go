@@ -50,6 +50,8 @@ type Owner struct {
 	Lend func(ctx context.Context, to string, part Part) error
 	// Written hears that this node's part of a snapshot is written to its end. nil: nobody wants to know.
 	Written func(tier string, id retention.ID, units []events.Range)
+	// Withdraw asks the cluster to count this node's part of a snapshot no more, and waits for what comes of it. nil: nobody counts.
+	Withdraw func(ctx context.Context, tier string, id retention.ID, units []events.Range) machine.Fate
 }
 
 // Snapshots is a node's tiers. Its methods may be called by several goroutines.
@@ -158,7 +160,16 @@ func (s *Snapshots) add(settings Settings, name string, every uint64, bucket *bl
 	s.tiers = append(s.tiers, &tier{
 		name: name, every: every, bucket: bucket, units: units,
 		keep: settings.Keep, bound: bound, busy: make(chan struct{}, 1),
+		withdraw: func(ctx context.Context, part retention.Part) machine.Fate { return s.withdraw(ctx, name, part) },
 	})
+}
+
+// withdraw asks that this node's part of a snapshot count no more. A neighbour's counts by what that node keeps itself.
+func (s *Snapshots) withdraw(ctx context.Context, tier string, part retention.Part) machine.Fate {
+	if s.owner.Withdraw == nil || part.Node != s.owner.Node {
+		return machine.Withdrawn
+	}
+	return s.owner.Withdraw(ctx, tier, part.ID, rangesOf(part.Units))
 }
 
 // mostOpen is how many parts beside those that are kept may wait for others to write theirs.

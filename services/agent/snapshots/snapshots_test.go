@@ -27,12 +27,14 @@ type scene struct {
 	plan   events.Plan
 	memory *Memory        // of all nodes, as of trainers of one agent; nil: each process has its own
 	told   []retention.ID // snapshots that the cluster says are complete in each tier, the newest first
+	fate   machine.Fate   // of what is not complete, where a node asks to withdraw its part
+	asked  []uint64       // steps of such parts
 }
 
 func newScene(t *testing.T) *scene {
 	return &scene{
 		t: t, shared: t.TempDir(), own: map[string]string{}, opened: map[string]*Snapshots{},
-		plan: events.Plan{Generation: 1},
+		plan: events.Plan{Generation: 1}, fate: machine.Withdrawn,
 	}
 }
 
@@ -54,6 +56,13 @@ func (s *scene) open(node string, alter ...func(*Settings)) *Snapshots {
 	owner := Owner{Cluster: "c", Node: node, Job: job, MemoryBytes: 1 << 20, Memory: s.memory}
 	owner.Lend = func(ctx context.Context, to string, part Part) error {
 		return s.opened[to].Keep(ctx, node, func() (Part, error) { return part, nil })
+	}
+	owner.Withdraw = func(_ context.Context, _ string, id retention.ID, _ []events.Range) machine.Fate {
+		s.asked = append(s.asked, id.Step)
+		if slices.Contains(s.told, id) {
+			return machine.Complete
+		}
+		return s.fate
 	}
 	opened, err := Open(s.t.Context(), settings, owner)
 	if err != nil {
@@ -236,14 +245,16 @@ func TestTheNewestCompleteSnapshotsAreKept(t *testing.T) {
 	for step := uint64(8); step <= 40; step += 8 {
 		s.captures(a, machine.RemoteTier, step, 0, 2)
 		s.captures(b, machine.RemoteTier, step, 2, 3)
+		s.tells(step)
 	}
-	s.captures(a, machine.RemoteTier, 48, 0, 2) // the write after a complete one removes what that made obsolete
-	s.expectReadable(a, "48: 0-2", "40: 0-3", "32: 0-3")
-	s.captures(b, machine.RemoteTier, 48, 2, 3)
-	s.captures(a, machine.RemoteTier, 56, 0, 2)
-	s.expectReadable(a, "56: 0-2", "48: 0-3", "40: 0-3")
-	if files := len(s.files(s.shared)); files != 3+5+5+1 {
-		t.Errorf("%d files are left: expected the units and manifests of two snapshots and a part, and the mark of the plan", files)
+	for step := uint64(48); step <= 56; step += 8 { // the write after a complete one removes what that made obsolete
+		s.captures(a, machine.RemoteTier, step, 0, 2)
+		s.captures(b, machine.RemoteTier, step, 2, 3)
+		s.expectReadable(a, fmt.Sprintf("%d: 0-3", step), fmt.Sprintf("%d: 0-3", step-8), fmt.Sprintf("%d: 0-3", step-16))
+		s.tells(step)
+	}
+	if files := len(s.files(s.shared)); files != 5+5+5+1 {
+		t.Errorf("%d files are left: expected the units and manifests of three snapshots, and the mark of the plan", files)
 	}
 }
 
@@ -271,6 +282,7 @@ func TestAHistoryThatBeginsAnewTakesNothingAwayUntilItHasASnapshotOfItsOwn(t *te
 	s.captures(a, machine.RemoteTier, 8, 0, 2)
 	s.expectReadable(a, "16: 0-3", "8: 0-2")
 	s.captures(b, machine.RemoteTier, 8, 2, 3)
+	s.tells(8)
 	s.captures(a, machine.RemoteTier, 9, 0, 2)
 	s.expectReadable(a, "9: 0-2", "8: 0-3")
 }
@@ -317,8 +329,9 @@ func TestTheFirstNodeRemovesWhatTheDeadWrote(t *testing.T) {
 	s.plan.Nodes = s.plan.Nodes[:1]
 	for step := uint64(16); step <= 32; step += 8 {
 		s.captures(a, machine.RemoteTier, step, 0, 3)
+		s.tells(step)
 	}
-	s.expectReadable(a, "32: 0-3", "24: 0-3")
+	s.expectReadable(a, "32: 0-3", "24: 0-3", "16: 0-3")
 }
 
 func TestANodeNeverKeepsMoreBytesThanItMay(t *testing.T) {

@@ -10,14 +10,13 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"syscall"
-	"time"
 
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/retention"
 )
 
@@ -35,6 +34,8 @@ type tier struct {
 	last   retention.ID  // of the part that this node wrote last to its end; who has the token may look
 	writes sync.Mutex    // one part at a time, of whomever
 	marked string        // digest of the plan whose mark is there; who writes may look
+	// withdraw asks that a part count no more, and tells what came of it.
+	withdraw func(ctx context.Context, part retention.Part) machine.Fate
 }
 
 // lying is what lies in a tier.
@@ -78,9 +79,6 @@ const atOnce = 4
 // errUnreadable says that a unit is not what its manifest says, or is not there: to read it again is no use.
 var errUnreadable = errors.New("unreadable")
 
-// errNoRoom says that a part does not fit beside the newest one.
-var errNoRoom = errors.New("no room")
-
 // errOutdone says that nothing of other plans may be removed: another process, or a node of a newer plan, writes here since.
 var errOutdone = errors.New("parts are written here under a plan that the log took later, and this process may remove none of others: it " +
 	"was cut off, or the clock of the NATS server was set back")
@@ -90,43 +88,6 @@ type known struct {
 	history  retention.History
 	complete []retention.ID
 }
-
-// removeTime is how long what could not be written may take to be removed. What is left then the next write removes.
-const removeTime = 10 * time.Second
-
-// write writes a node's part of a snapshot, within the bound on its bytes. Where the store has no room, what may be given
-// up goes, the oldest first, until it has. What could not be written is removed.
-func (t *tier) write(ctx context.Context, part Part, node string, known known) error {
-	t.writes.Lock()
-	defer t.writes.Unlock()
-	if err := t.makeRoom(ctx, part, node, known); err != nil {
-		return err
-	}
-	for {
-		err := t.put(ctx, part, node, known.history)
-		if err == nil {
-			return nil
-		}
-		removing, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTime)
-		err = errors.Join(err, t.remove(removing, []retention.Part{{ID: part.ID, Node: node}}))
-		cancel()
-		if !full(err) {
-			return err
-		}
-		lies, listing := t.list(ctx)
-		own, complete := t.own(lies, node, known)
-		spare := retention.Spare(own, complete, known.history)
-		if listing != nil || len(spare) == 0 {
-			return errors.Join(fmt.Errorf("%w: nothing is left to give up beside the newest complete snapshot: %w", errNoRoom, err), listing)
-		}
-		if err := t.remove(ctx, spare[:1]); err != nil {
-			return err
-		}
-	}
-}
-
-// full reports whether a store has no room: its disk is full, or its quota is used up.
-func full(err error) bool { return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) }
 
 // mark writes down that parts are written under a plan, once.
 func (t *tier) mark(ctx context.Context, history retention.History) error {
@@ -163,41 +124,6 @@ func (t *tier) put(ctx context.Context, part Part, node string, history retentio
 		return err
 	}
 	return t.bucket.WriteAll(ctx, folder(part.ID, node)+manifestName, data, nil)
-}
-
-// makeRoom removes what nobody needs any more, and what makes room for the part.
-func (t *tier) makeRoom(ctx context.Context, part Part, node string, known known) error {
-	lies, err := t.list(ctx)
-	if err != nil {
-		return err
-	}
-	own, complete := t.own(lies, node, known)
-	next := retention.Part{ID: part.ID, Node: node}
-	for _, unit := range part.Units {
-		next.Bytes += int64(len(unit.Data))
-	}
-	own = slices.DeleteFunc(own, func(part retention.Part) bool { return part.ID == next.ID && part.Node == node }) // it is overwritten
-	retire, ok := retention.Room(own, next, complete, t.bound, known.history)
-	if !ok {
-		return fmt.Errorf("%w for %d bytes within %d beside the newest complete snapshot", errNoRoom, next.Bytes, t.bound.Bytes)
-	}
-	return t.remove(ctx, retire)
-}
-
-// own returns the parts that are this node's to retire, of a tier that all read those that it wrote, and which snapshots
-// are complete. Of a tier that all read the parts tell that themselves; of another one the cluster has to. Only those of the node's
-// own plan are its, and the bound is for these, if parts are written under what looks like a later plan: the hub's clock may have been
-// set back.
-func (t *tier) own(lies lying, node string, known known) (own []retention.Part, complete []retention.ID) {
-	isOutdone := known.history.IsOutdone(lies.begun)
-	others := func(part retention.Part) bool {
-		return t.units > 0 && part.Node != node || isOutdone && part.Plan != known.history.Plan
-	}
-	own = slices.DeleteFunc(slices.Clone(lies.parts), others)
-	if t.units == 0 {
-		return own, retention.Told(lies.parts, known.complete)
-	}
-	return own, retention.Complete(lies.parts, t.units)
 }
 
 // list returns all parts, those that are still being written among them, and then the marks of plans: one that is written meanwhile is of
@@ -266,18 +192,13 @@ func (t *tier) objects(ctx context.Context, prefix string) (all []*blob.ListObje
 	return nil, err
 }
 
-// retire removes the obsolete parts of nodes that match, once a part of a snapshot is written. In a tier that all read,
-// the parts tell themselves what is complete.
+// retire removes the obsolete parts of nodes that match, once a part of a snapshot is written.
 func (t *tier) retire(ctx context.Context, known known, match func(node string) bool) error {
 	lies, err := t.list(ctx)
 	if err != nil {
 		return err
 	}
-	complete := retention.Told(lies.parts, known.complete)
-	if t.units > 0 {
-		complete = retention.Complete(lies.parts, t.units)
-	}
-	obsolete := retention.Obsolete(lies.parts, complete, t.keep, known.history)
+	obsolete := retention.Obsolete(lies.parts, t.complete(lies, known), t.keep, known.history)
 	obsolete = slices.DeleteFunc(obsolete, func(part retention.Part) bool { return !match(part.Node) })
 	if len(obsolete) > 0 && known.history.IsOutdone(lies.begun) {
 		return errors.Join(errOutdone, t.unmark(ctx, lies.begun, known.history))

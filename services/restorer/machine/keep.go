@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -13,6 +14,12 @@ type keeping struct {
 	Units int                       `json:"units"`
 	Holds map[string][]events.Range `json:"holds"` // by node
 	Tiers map[string]*kept          `json:"tiers,omitempty"`
+}
+
+// named is which snapshot it is.
+type named struct {
+	Step uint64 `json:"step"`
+	Plan string `json:"plan"` // digest of the plan under which the step was trained
 }
 
 // kept is what was said of a tier.
@@ -54,6 +61,7 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 		return nil
 	}
 	if tier.note(part.Step, units, k.Units) {
+		m.completed(part)
 		return []events.Event{m.speaker.Say(cause, events.SnapshotCompleted, part.Tier,
 			&events.CompleteSnapshot{Tier: part.Tier, Step: part.Step, Plan: part.Plan})}
 	}
@@ -66,6 +74,29 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 		}
 	}
 	return said
+}
+
+// completed keeps the newest complete snapshot of a tier. That of an older step is newer where training went back.
+func (m *Machine) completed(part events.SnapshotPart) {
+	if m.state.Newest == nil {
+		m.state.Newest = map[string]named{}
+	}
+	if before := m.state.Newest[part.Tier]; before.Plan != part.Plan || before.Step < part.Step {
+		m.state.Newest[part.Tier] = named{part.Step, part.Plan}
+	}
+}
+
+// withdraws lets a node remove its part of a snapshot, unless that is the newest complete one of its tier, as the node hears by itself. Of
+// one that is not complete the part counts no more: its units are missing until they are written again, be some another node's, too.
+func (m *Machine) withdraws(cause events.Event, part events.SnapshotPart) []events.Event {
+	if m.state.Newest[part.Tier] == (named{part.Step, part.Plan}) {
+		return nil
+	}
+	if at := slices.IndexFunc(m.state.Keeping, func(k *keeping) bool { return k.Plan == part.Plan }); at >= 0 {
+		k := m.state.Keeping[at]
+		k.tier(part.Tier).withdraw(part.Step, common(k.Holds[part.Node], part.Units))
+	}
+	return []events.Event{m.speaker.Say(cause, events.SnapshotWithdrawn, part.Node, &part)}
 }
 
 func (k *keeping) tier(name string) *kept {
@@ -94,6 +125,16 @@ func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) 
 	t.Open = t.Open[at+1:]
 	t.Done = append(t.Done[max(0, len(t.Done)-mostOpen+1):], step)
 	return true
+}
+
+// withdraw has units of a snapshot be missing again, in their order.
+func (t *kept) withdraw(step uint64, units []events.Range) {
+	for i := range t.Open {
+		if open := &t.Open[i]; open.Step == step {
+			open.Missing = append(without(open.Missing, units), units...)
+			slices.SortFunc(open.Missing, func(a, b events.Range) int { return cmp.Compare(a.First, b.First) })
+		}
+	}
 }
 
 // bound forgets the snapshot that lacks most, of several the newest, where there are too many.

@@ -169,3 +169,48 @@ func TestHoweverManySnapshotsAPlanHasNoMoreAreRemembered(t *testing.T) {
 		t.Errorf("after %d snapshots %d bytes are remembered, and after 1000 %d", 2*mostOpen, sizes[2*mostOpen], sizes[999])
 	}
 }
+
+// withdraws has a node ask to withdraw its part, and reports whether that counts no more.
+func withdraws(t *testing.T, m *Machine, node string, generation, step uint64, first, end int) bool {
+	t.Helper()
+	said := hear(t, m, events.WithdrawalRequested, &events.SnapshotPart{
+		Node: node, Tier: "disk", Step: step, Plan: planOf(generation), Units: []events.Range{{First: first, End: end}},
+	})
+	return len(said) == 1 && said[0].Kind == events.SnapshotWithdrawn && said[0].Subject == node
+}
+
+func TestAPartThatIsWithdrawnCountsNoMore(t *testing.T) {
+	m := keeps(t)
+	writes(t, m, "n1", 1, 8, 0, 2)
+	if !withdraws(t, m, "n1", 1, 8, 0, 2) {
+		t.Fatal("a part of a snapshot that is not complete is not withdrawn")
+	}
+	if said := writes(t, m, "n2", 1, 8, 2, 4); said != "" {
+		t.Errorf("said %q of a snapshot of which a half was removed", said)
+	}
+	if said := writes(t, m, "n1", 1, 8, 0, 2); said != "complete 8" {
+		t.Errorf("said %q when it was written again", said)
+	}
+}
+
+func TestNoPartOfTheNewestCompleteSnapshotIsWithdrawn(t *testing.T) {
+	m := keeps(t)
+	for step := uint64(8); step <= 16; step += 8 {
+		writes(t, m, "n1", 1, step, 0, 2)
+		writes(t, m, "n2", 1, step, 2, 4)
+	}
+	writes(t, m, "n1", 1, 24, 0, 2)
+	pipelined(t, m, 2)
+	pipelined(t, m, 3)
+	if withdraws(t, m, "n2", 1, 16, 2, 4) {
+		t.Error("a part of the newest complete snapshot is withdrawn, two plans later")
+	}
+	if !withdraws(t, m, "n2", 1, 8, 2, 4) || !withdraws(t, m, "n1", 1, 24, 0, 2) {
+		t.Error("an older one, or one of a plan that is not remembered, is not withdrawn")
+	}
+	writes(t, m, "n1", 3, 32, 0, 2)
+	writes(t, m, "n2", 3, 32, 2, 4)
+	if !withdraws(t, m, "n2", 1, 16, 2, 4) || withdraws(t, m, "n2", 3, 32, 2, 4) {
+		t.Error("expected the newest complete snapshot to be that of step 32")
+	}
+}

@@ -23,6 +23,8 @@ type state struct {
 	Compare *comparison `json:"compare,omitempty"` // of the replicas of the plan in force
 	// Keeping is of the last plans that were in force, the newest first.
 	Keeping []*keeping `json:"keeping,omitempty"`
+	// Newest is the newest complete snapshot of each tier.
+	Newest map[string]named `json:"newest,omitempty"`
 	// Starts is how long receivers waited for the first byte, by giver.
 	Starts map[string][]begin `json:"starts,omitempty"`
 }
@@ -40,15 +42,16 @@ func New(cluster string, settings Settings) *Machine {
 }
 
 var handlers = events.Handlers[*Machine]{
-	events.RestorationAsked:   events.Handling((*Machine).asked),
-	events.Scheduled:          events.Handling((*Machine).scheduled),
-	events.ShardOffered:       events.Handling((*Machine).offered),
-	events.ShardReceived:      events.Handling((*Machine).received),
-	events.NegotiationOverdue: events.Handling((*Machine).overdue),
-	events.Committed:          events.Handling((*Machine).committed),
-	events.Aborted:            events.Handling((*Machine).aborted),
-	events.TrainingDigested:   events.Handling((*Machine).digested),
-	events.SnapshotWritten:    events.Handling((*Machine).wrote),
+	events.RestorationAsked:    events.Handling((*Machine).asked),
+	events.Scheduled:           events.Handling((*Machine).scheduled),
+	events.ShardOffered:        events.Handling((*Machine).offered),
+	events.ShardReceived:       events.Handling((*Machine).received),
+	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
+	events.Committed:           events.Handling((*Machine).committed),
+	events.Aborted:             events.Handling((*Machine).aborted),
+	events.TrainingDigested:    events.Handling((*Machine).digested),
+	events.SnapshotWritten:     events.Handling((*Machine).wrote),
+	events.WithdrawalRequested: events.Handling((*Machine).withdraws),
 }
 
 // Hears returns the kinds of event the machine handles.

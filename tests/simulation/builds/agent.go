@@ -115,3 +115,20 @@ func (a *Agent) Failed(now time.Time, reason string, exitCode int, inStep, keeps
 func (a *Agent) Written(now time.Time, tier string, id retention.ID, units []events.Range) events.Event {
 	return gives[events.Event](a, "Written", now, tier, id, units)
 }
+
+// Fate tells that a part may go where the other build's agents do not ask.
+func (a *Agent) Fate(tier string, id retention.ID) (fate agent.Fate) {
+	missing, err := a.call("Fate", []any{tier, id}, &fate)
+	if err != nil {
+		panic(err)
+	}
+	if missing {
+		return agent.Withdrawn
+	}
+	return fate
+}
+
+// Withdraws returns an event without a kind where the other build's agents do not ask.
+func (a *Agent) Withdraws(now time.Time, tier string, id retention.ID, units []events.Range) events.Event {
+	return gives[events.Event](a, "Withdraws", now, tier, id, units)
+}

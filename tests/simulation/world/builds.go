@@ -36,6 +36,7 @@ type agentMachine interface {
 	DigestedAgain(now time.Time) []agent.Action
 	Done(result agent.Result) []agent.Action
 	Exited(now time.Time, reason string, exitCode int) []agent.Action
+	Fate(tier string, id retention.ID) agent.Fate
 	Failed(now time.Time, reason string, exitCode int, inStep, keeps bool) []agent.Action
 	Forgotten(reason string) []agent.Action
 	Frozen(holdings []events.Holding) []agent.Action
@@ -47,6 +48,7 @@ type agentMachine interface {
 	Leave(now time.Time, reason string, deadline time.Duration) []agent.Action
 	Replaced() []agent.Action
 	Snapshot() agent.Snapshot
+	Withdraws(now time.Time, tier string, id retention.ID, units []events.Range) events.Event
 	Written(now time.Time, tier string, id retention.ID, units []events.Range) events.Event
 }
 

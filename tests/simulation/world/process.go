@@ -50,11 +50,12 @@ type process struct {
 	incarnation  string
 	incarnations int
 	state        *state
-	done         uint64          // completed steps
-	collective   *collective     // the step under way
-	began        time.Duration   // when it did
-	writing      map[string]bool // by tier: a snapshot
-	reducedIn    []bool          // by layer: it was updated in this step
+	done         uint64                    // completed steps
+	collective   *collective               // the step under way
+	began        time.Duration             // when it did
+	writing      map[string]bool           // by tier: a snapshot
+	parts        map[string][]events.Event // by tier: what is being said of this node's, and what waits behind it
+	reducedIn    []bool                    // by layer: it was updated in this step
 	atBoundary   bool
 	working      bool           // the trainer does something at the boundary
 	work         []agent.Action // to be done at the boundary
@@ -85,7 +86,7 @@ func (n *node) begin(w *World, stands *leftover) {
 	prefix := fmt.Sprintf("%s-%d-", n.name, n.started)
 	p := &process{
 		World: w, node: n, prefix: prefix, state: newState(w.job), stands: stands,
-		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, atBoundary: true,
+		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, parts: map[string][]events.Event{}, atBoundary: true,
 		agent: w.agentOf(n, w.agentSettings(n, prefix, stands)), earlier: n.earlier, bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
 	p.inherit(n.left)
@@ -98,6 +99,7 @@ func (n *node) begin(w *World, stands *leftover) {
 		p.readers = append(p.readers, &reader{process: p, follower: s.Follow(p.subjects(), w.hub.heard[s])})
 	}
 	w.tell(n.name, "starts")
+	p.recallComplete()
 	p.join(false)
 	p.do(p.agent.Boundary(0))
 	p.pulse()

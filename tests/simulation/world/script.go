@@ -58,7 +58,7 @@ func NewScript(seed uint64) Script {
 	}
 	s.drawKind(r)
 	if s.Snapshots > 0 {
-		s.Faults = withDisk(seed, s.Nodes, s.Faults)
+		s.Snapshots, s.Faults = withFull(seed, s.Nodes, s.Snapshots, withDisk(seed, s.Nodes, s.Faults))
 	}
 	if s.Stays == "" {
 		s.Stays = withWord(seed, s.Nodes)

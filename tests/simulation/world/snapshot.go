@@ -2,12 +2,16 @@ package world
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/retention"
+	"github.com/reknit/reknit/tests/simulation/loop"
 )
 
 // tier is a place for snapshots: a host's disk, or the bucket that all read.
@@ -60,7 +64,7 @@ func (p *process) capture(a agent.Capture) {
 			continue
 		}
 		isWritten := a.Last && t.has(p.node.name, retention.ID{Step: a.Step, Plan: a.Digest})
-		if p.writing[share.Tier] || t.away || t.readOnly || isWritten || !p.makeRoom(t, share.Tier, a) {
+		if p.writing[share.Tier] || t.away || t.readOnly || isWritten {
 			continue
 		}
 		next := &part{
@@ -72,20 +76,69 @@ func (p *process) capture(a agent.Capture) {
 			next.versions[unit], _ = p.state.find(unit, a.Step)
 			next.Units = append(next.Units, unit)
 		}
-		t.parts = append(t.parts, next)
-		t.mark(a)
 		p.writing[share.Tier] = true
-		p.later(t.takes+50*time.Millisecond+p.jitter(time.Second), func() {
-			p.writing[share.Tier] = false
-			next.Whole = !t.away && !t.readOnly
-			t.retire(p.node.name, share.Tier, a)
-			p.checkKept(share.Tier)
-			if said := p.agent.Written(p.time(), share.Tier, next.ID, share.Units); next.Whole && said.Kind != "" {
-				p.do([]agent.Action{agent.Say{Event: said}})
-			}
-		})
+		p.makeRoom(&want{tier: t, name: share.Tier, history: historyOf(a), complete: a.Complete[share.Tier], until: p.now + answersWithin,
+			write: func() { p.write(t, share, a, next) }})
 	}
 	p.workOn()
+}
+
+// write begins to write a part.
+func (p *process) write(t *tier, share agent.Share, a agent.Capture, next *part) {
+	t.parts = append(t.parts, next)
+	t.mark(a)
+	p.later(t.takes+50*time.Millisecond+p.jitter(time.Second), func() {
+		p.writing[share.Tier] = false
+		next.Whole = !t.away && !t.readOnly
+		t.retire(p.node.name, share.Tier, a)
+		p.checkKept(share.Tier)
+		if next.Whole {
+			p.tellPart(share.Tier, p.agent.Written(p.time(), share.Tier, next.ID, share.Units))
+		}
+	})
+}
+
+// tellPart says what is told of this node's parts in a tier, as services/agent does: one thing after the other, and of what waits the newest.
+func (p *process) tellPart(tier string, event events.Event) {
+	if event.Kind == "" || event.Kind == p.node.silent { // an earlier build says nothing of parts
+		return
+	}
+	waiting := p.parts[tier]
+	p.parts[tier] = append(waiting[:min(1, len(waiting))], p.lied(event))
+	if len(waiting) == 0 {
+		p.sayPart(tier)
+	}
+}
+
+func (p *process) sayPart(tier string) {
+	said, incarnation := p.bus.Publish(p.parts[tier][0]), p.incarnation
+	over := func() bool {
+		isSaid := said.Done() && said.Err == nil
+		if !p.dead && (isSaid || p.incarnation != incarnation) {
+			if p.parts[tier] = p.parts[tier][1:]; len(p.parts[tier]) > 0 {
+				p.sayPart(tier)
+			}
+		}
+		return p.dead || isSaid || p.incarnation != incarnation
+	}
+	p.pushOn(said, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over, func() { p.sayPart(tier) })
+}
+
+// recallComplete tells the agent which snapshot of each tier was complete last, once the hub answers.
+func (p *process) recallComplete() {
+	if p.stands != nil {
+		return // its agent takes none
+	}
+	for _, tier := range p.tiers() {
+		last, err := p.hub.Events.Last(events.EventSubject(cluster, events.SnapshotCompleted, tier.Name), p.fate(p.node.name))
+		switch {
+		case err == nil:
+			p.handle(loop.Heard(&last))
+		case !errors.Is(err, jetstream.ErrMsgNotFound):
+			p.later(connectAgain, p.recallComplete)
+			return
+		}
+	}
 }
 
 // historyOf is what a process that captures takes for the history that counts.
@@ -115,7 +168,8 @@ func (t *tier) retire(node, name string, captured agent.Capture) {
 	counts := historyOf(captured)
 	complete := retention.Told(all, captured.Complete[name])
 	if t.units > 0 {
-		complete = retention.Complete(all, t.units)
+		whole := retention.Complete(all, t.units)
+		complete = slices.DeleteFunc(complete, func(id retention.ID) bool { return !slices.Contains(whole, id) })
 	}
 	if t.readOnly || counts.IsOutdone(t.begun) {
 		return

@@ -171,14 +171,20 @@ var tellers = map[events.Kind]func(events.Event) string{
 		}
 		return says
 	}),
-	events.SnapshotRequested: teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
-	events.TrainingStopped:   teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),
-	events.SnapshotWritten:   teller(func(s events.SnapshotPart) string { return fmt.Sprintf("step %d to %s: %v", s.Step, s.Tier, s.Units) }),
-	events.SnapshotCompleted: teller(func(s events.CompleteSnapshot) string { return fmt.Sprintf("step %d", s.Step) }),
-	events.SnapshotOverdue:   teller(func(s events.OverdueSnapshot) string { return fmt.Sprintf("step %d: nobody wrote %v", s.Step, s.Units) }),
+	events.SnapshotRequested:   teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
+	events.TrainingStopped:     teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),
+	events.SnapshotWritten:     teller(toldPart),
+	events.WithdrawalRequested: teller(toldPart),
+	events.SnapshotWithdrawn:   teller(toldPart),
+	events.SnapshotCompleted:   teller(func(s events.CompleteSnapshot) string { return fmt.Sprintf("step %d", s.Step) }),
+	events.SnapshotOverdue:     teller(func(s events.OverdueSnapshot) string { return fmt.Sprintf("step %d: nobody wrote %v", s.Step, s.Units) }),
 	events.ReplicaDiverged: teller(func(d events.Divergence) string {
 		return fmt.Sprintf("unit %d at step %d: %v", d.Unit, d.Step, d.Minority)
 	}),
+}
+
+func toldPart(s events.SnapshotPart) string {
+	return fmt.Sprintf("step %d to %s: %v", s.Step, s.Tier, s.Units)
 }
 
 func teller[T any, P interface {
