@@ -72,7 +72,13 @@ func newComparison(plan *events.Plan) *comparison {
 // fetch notes that a holder has a unit from others since a plan.
 func (c *comparison) fetch(unit int, node string, since uint64) {
 	if c.Fetched == nil {
-		c.Fetched, c.Since = map[int][]string{}, map[int][]uint64{}
+		c.Fetched = map[int][]string{}
+	}
+	if c.Since == nil {
+		c.Since = map[int][]uint64{}
+	}
+	for len(c.Since[unit]) < len(c.Fetched[unit]) { // a build of before planned it
+		c.Since[unit] = append(c.Since[unit], 1)
 	}
 	c.Fetched[unit], c.Since[unit] = append(c.Fetched[unit], node), append(c.Since[unit], since)
 }

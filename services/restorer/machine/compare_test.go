@@ -280,6 +280,15 @@ func TestInWhateverOrderNodesSpeakWhoDiffersIsFound(t *testing.T) {
 	}
 }
 
+func TestWhoFetchedIsFollowedThoughABuildOfBeforeDoesNotTellSinceWhen(t *testing.T) {
+	holders := [][]string{{"n1", "n2", "n3"}}
+	next := &comparison{Holders: holders, Fetched: map[int][]string{0: {"n2"}}}
+	next.follow(&comparison{Holders: holders, Fetched: map[int][]string{0: {"n3"}}, Since: map[int][]uint64{0: {7}}})
+	if since := next.since(0); len(since) != 2 || since["n2"] != 1 || since["n3"] != 7 {
+		t.Errorf("fetched since %v, expected n2 since 1 and n3 since 7", since)
+	}
+}
+
 // remembered is how many bytes a machine keeps.
 func remembered(t *testing.T, m *Machine) int {
 	t.Helper()
