@@ -126,8 +126,8 @@ func (p *process) sayPart(tier string) {
 
 // recallComplete tells the agent which snapshot of each tier was complete last, once the hub answers.
 func (p *process) recallComplete() {
-	if p.stands != nil {
-		return // its agent takes none
+	if p.stands != nil || !slices.Contains(p.agent.Hears(), events.SnapshotCompleted) {
+		return // its agent takes none, or is of an earlier build
 	}
 	for _, tier := range p.tiers() {
 		last, err := p.hub.Events.Last(events.EventSubject(cluster, events.SnapshotCompleted, tier.Name), p.fate(p.node.name))
