@@ -30,6 +30,9 @@ func (m *Machine) asked(cause events.Event) ([]events.Event, error) {
 	if _, err := cause.Read(); err != nil {
 		return nil, err
 	}
+	if len(m.state.Asked) >= mostAsked { // what a build before had answered is heard in silence: nothing ever tells its age
+		m.state.Asked = slices.DeleteFunc(m.state.Asked, func(r request) bool { return cause.Logged.Sub(r.Event.Logged) > requestHolds })
+	}
 	if len(m.state.Asked) >= mostAsked {
 		return m.decide(cause, fmt.Sprintf("%d requests wait for an answer already: ask again", mostAsked)), nil
 	}

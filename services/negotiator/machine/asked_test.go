@@ -93,3 +93,22 @@ func TestWhoAsksAgainAndAgainWhileNothingIsDecidedIsRefused(t *testing.T) {
 		t.Errorf("the last is told %s %s", last.Kind, last.Data)
 	}
 }
+
+func TestARequestThatABuildBeforeAnsweredKeepsNobodyFromAskingLater(t *testing.T) {
+	w := newWorld(t, 2)
+	ask := func() { w.hear(events.StopRequested, "/user", "opticks", &events.StopRequest{Reason: "r"}) }
+	for range mostAsked {
+		ask()
+		heard := w.queue[len(w.queue)-1]
+		w.queue = nil
+		if _, err := w.machine.Handle(heard); err != nil { // in silence, as what an instance before was done with
+			t.Fatal(err)
+		}
+	}
+	w.now = w.now.Add(2 * time.Minute)
+	ask()
+	w.run()
+	if last := w.said[len(w.said)-1]; strings.Contains(string(last.Data), "ask again") {
+		t.Errorf("two minutes later: %s %s", last.Kind, last.Data)
+	}
+}

@@ -10,7 +10,7 @@ import (
 
 // A job that was stopped may be trained longer: its scripts say so when they are started again. One of them alone may be a stray, an old
 // script or another user's, so that more than half of those have to say it who had a place when the job was stopped. They have as long
-// to come as the hosts that have its snapshot.
+// to come as the hosts that have its snapshot; then the job is as long as it was.
 
 // mayExtend reports whether a node may wait although its job has more steps than the cluster's: what else it is to train is the same.
 func (m *Machine) mayExtend(job events.Job) bool {
@@ -21,77 +21,67 @@ func (m *Machine) mayExtend(job events.Job) bool {
 	return m.saysOther(job) == ""
 }
 
-// said is how many of those who wait say that the job has so many steps.
+// said are those who wait and say that the job has so many steps.
 type said struct {
-	placed int // of those who had a place when it was stopped
-	all    int
+	placed int      // how many of them had a place when it was stopped
+	nodes  []string // by name
 }
 
-// saidSteps counts who waits by the number of steps that its job has; a node that does not know it says nothing.
-func (m *Machine) saidSteps() map[uint64]said {
-	counts := map[uint64]said{}
-	for node, joiner := range m.state.Joiners {
-		if joiner.Steps == 0 {
+// saidSteps returns who waits by the number of steps that its job has, and how many nodes had a place; a node that does not know its steps
+// says nothing. It takes time linear in the nodes.
+func (m *Machine) saidSteps() (told map[uint64]said, placed int) {
+	told = map[uint64]said{}
+	places := m.state.Plan.HoldsOfAll()
+	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
+		steps := m.state.Joiners[node].Steps
+		if steps == 0 {
 			continue
 		}
-		counted := counts[joiner.Steps]
-		counted.all++
-		if m.placed(node) {
-			counted.placed++
+		say := told[steps]
+		say.nodes = append(say.nodes, node)
+		if _, had := places[node]; had {
+			say.placed++
 		}
-		counts[joiner.Steps] = counted
+		told[steps] = say
 	}
-	return counts
+	return told, len(places)
 }
 
-// lastStep returns how many steps a job has that was stopped, by the words of those who wait. As long as that is not decided it returns
-// what the most say, and that others are to come: a stray alone makes no job longer, and keeps nobody who trains it as it was waiting.
+// lastStep returns how many steps a job has that was stopped, by the words of those who wait, and whether others are to come before that
+// is decided. A stray alone makes no job longer, and keeps nobody waiting who trains it as it was.
 func (m *Machine) lastStep() (steps uint64, undecided bool) {
 	own := m.state.Job.Steps
-	counts := m.saidSteps()
-	if m.state.Stop == nil || own == 0 || len(counts) == 0 || len(counts) == 1 && counts[own].all > 0 {
+	if m.state.Stop == nil || own == 0 || m.state.Plan == nil {
 		return own, false
 	}
-	most, placed := own, 0
-	for _, told := range slices.Sorted(maps.Keys(counts)) { // of two that as many say the lesser, and its own before all
-		switch count := counts[told]; {
-		case 2*count.placed > len(placedBy(m.state.Plan)):
-			return told, false
-		case count.all > counts[most].all:
-			most = told
-		}
-		if told != own {
-			placed += counts[told].placed
+	told, placed := m.saidSteps()
+	others := 0
+	for steps, say := range told {
+		switch {
+		case 2*say.placed > placed:
+			return steps, false
+		case steps != own:
+			others += say.placed
 		}
 	}
-	if counts[own].all > 0 && placed == 0 {
+	if len(told) == 0 || len(told[own].nodes) > 0 && others == 0 {
 		return own, false
 	}
-	return most, m.lackingFor(startSeconds) > 0
+	return own, m.lackingFor(startSeconds) > 0
 }
 
 // awaitOthers says for whom a job waits that some want to be trained longer.
-func (m *Machine) awaitOthers(cause events.Event, steps uint64) []events.Event {
-	counts, says := m.saidSteps(), ""
-	for _, told := range slices.Sorted(maps.Keys(counts)) {
-		says += fmt.Sprintf(", %d by %s", told, named(m.saying(told), itself))
+func (m *Machine) awaitOthers(cause events.Event) []events.Event {
+	told, placed := m.saidSteps()
+	says, wait := "", m.lackingFor(startSeconds)
+	for _, steps := range slices.Sorted(maps.Keys(told)) {
+		says += fmt.Sprintf(", %d by %s", steps, named(told[steps].nodes, itself))
 	}
-	wait := m.lackingFor(startSeconds)
-	reason := fmt.Sprintf("the job was stopped, and had %d steps; it is told to have%s. It is as more than half of the %d nodes say that had "+
-		"a place: start the others. In %.0f s it is as most say who wait: %d steps", m.state.Job.Steps, says[1:],
-		len(placedBy(m.state.Plan)), wait, steps)
+	reason := fmt.Sprintf("the job was stopped, and had %d steps; it is told to have%s. It is longer if more than half of the %d nodes say so "+
+		"that had a place: start the others. In %.0f s it has %[1]d again. If so many do not come any more: reknit cluster reset "+
+		"--from-snapshot", m.state.Job.Steps, says[1:], placed, wait)
 	away := slices.DeleteFunc(placedBy(m.state.Plan), func(node string) bool { return m.state.Joiners[node] != nil })
 	return m.holdFor(wait, events.Brief(reason), away...)(cause)
-}
-
-// saying returns the nodes that wait and say that the job has so many steps, by name.
-func (m *Machine) saying(steps uint64) (nodes []string) {
-	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
-		if m.state.Joiners[node].Steps == steps {
-			nodes = append(nodes, node)
-		}
-	}
-	return nodes
 }
 
 // extend has a job that was stopped end as those say who wait, once that is decided, and refuses the others.

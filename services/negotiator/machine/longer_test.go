@@ -79,21 +79,32 @@ func TestAnOldScriptThatComesFirstAfterAStopDoesNotKeepMostFromTrainingLonger(t 
 	}
 }
 
-func TestWhereTheOthersOfAStoppedJobDoNotComeItIsAsMostSayWhoWait(t *testing.T) {
-	for _, test := range []struct {
-		longer, own []string
-		steps       uint64
-		nodes       string
-	}{{[]string{"n9"}, nil, 200, "n9"}, {[]string{"n1"}, []string{"n2"}, 100, "n2"}} {
-		w := stoppedAt100(t)
-		plans := len(w.plans())
-		w.says(200, test.longer...)
-		w.says(100, test.own...)
-		if w.tick(14 * time.Minute); len(w.plans()) > plans {
-			t.Fatalf("%v: there is a plan after 14 min", test)
-		}
-		w.tick(time.Minute)
-		w.trainsOn(test.steps, test.nodes)
+func TestWhereTheOthersOfAStoppedJobDoNotComeItIsAsLongAsItWas(t *testing.T) {
+	w := stoppedAt100(t)
+	plans := len(w.plans())
+	w.says(200, "n1")
+	w.says(100, "n2")
+	if w.tick(14 * time.Minute); len(w.plans()) > plans {
+		t.Fatal("there is a plan after 14 min")
+	}
+	w.tick(time.Minute)
+	w.trainsOn(100, "n2")
+}
+
+func TestAStrayThatWaitsAloneAfterAStopMakesNoJobLonger(t *testing.T) {
+	w := stoppedAt100(t)
+	w.says(1_000_000, "n9")
+	w.tick(16 * time.Minute)
+	if told := w.refusals("n9"); len(told) == 0 || !strings.Contains(told[0].Reason, "reset --from-snapshot") {
+		t.Errorf("n9 is told %+v", told)
+	}
+	w.says(100, "n1", "n2", "n3")
+	w.tick(time.Minute)
+	if told := append(w.refusals("n1"), w.refusals("n2")...); len(told) > 0 {
+		t.Errorf("the job's own are told %+v", told)
+	}
+	if w.plan.ResumeStep != 7 || w.machine.state.Job.Steps != 100 {
+		t.Errorf("it goes on from step %d of %d, with %s", w.plan.ResumeStep, w.machine.state.Job.Steps, w.nodes())
 	}
 }
 

@@ -214,8 +214,9 @@ func (m *Machine) awaitTellers(cause events.Event, plan *events.Plan, past event
 
 // placedBy returns the nodes that a plan gives something to train, in the plan's order.
 func placedBy(plan *events.Plan) (nodes []string) {
+	holds := plan.HoldsOfAll()
 	for _, member := range plan.Nodes {
-		if _, placed := plan.Holds(member.Node); placed {
+		if _, placed := holds[member.Node]; placed {
 			nodes = append(nodes, member.Node)
 		}
 	}

@@ -40,8 +40,8 @@ func (m *Machine) tryAgain(cause events.Event) []events.Event {
 	if m.lacks() <= 0 {
 		return m.openNext(cause)
 	}
-	if steps, lacks := m.lastStep(); lacks {
-		return m.awaitOthers(cause, steps)
+	if _, lacks := m.lastStep(); lacks {
+		return m.awaitOthers(cause)
 	}
 	wanted := fmt.Sprintf("the job needs at least %d", m.state.Job.LeastNodes())
 	if m.settings.StartNodes > m.state.Job.LeastNodes() {
