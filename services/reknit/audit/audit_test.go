@@ -111,7 +111,8 @@ func TestWhatSomebodyAskedForIsRecordedWithTheRefusal(t *testing.T) {
 	for _, row := range events.Catalogue {
 		kind := string(row.Kind)
 		isAsked := strings.HasSuffix(kind, "-requested") || strings.HasSuffix(kind, "-refused")
-		if isAsked && !slices.Contains(Kinds, row.Kind) {
+		byNode := row.Kind == events.WithdrawalRequested // of a disk that is full, and nobody decides by it
+		if isAsked && !byNode && !slices.Contains(Kinds, row.Kind) {
 			t.Errorf("%s is not recorded", kind)
 		}
 	}
