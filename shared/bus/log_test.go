@@ -213,6 +213,9 @@ func TestWhatWasDecidedInALogIsNotSaidInAnOlderOne(t *testing.T) {
 	delivery := next(t, ctx, consumer)
 	delivery.Done()
 	s.server.Shutdown()
+	for b.Conn().IsConnected() { // the client hears of the end later
+		time.Sleep(time.Millisecond)
+	}
 	said := make(chan error, 2)
 	go func() {
 		_, err := b.Publish(ctx, lost("n3", "silent"))
