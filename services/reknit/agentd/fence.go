@@ -8,42 +8,20 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/reknit/reknit/services/agent/fence"
 )
 
-// A node that the hub does not hear, and that others reach, is given up after 60 s (services/monitor): they start their scripts without
-// it then. Its own script is stopped before: it would write beside theirs.
-const hearEvery = time.Second
-
-// unheardFor is how long a script runs on whose node the hub does not hear. It has 30 s more to end, its grace. Tests wait less.
-var unheardFor = 20 * time.Second
-
-// hearing is when the hub was last known to hear a node.
-type hearing struct {
-	last time.Time
-	cut  bool // was told since
-}
-
-// cutOff notes whether the hub hears, and reports once each time that it has not heard for too long. A clock that was stopped
-// with the process counts: the others did not wait for it.
-func (h *hearing) cutOff(now time.Time, hears bool) bool {
-	if hears {
-		h.last, h.cut = now, false
-		return false
-	}
-	if h.cut || now.Sub(h.last) < unheardFor {
-		return false
-	}
-	h.cut = true
-	return true
-}
+// unheardFor is how long a script runs on whose node the hub does not hear. Tests wait less.
+var unheardFor = fence.UnheardFor
 
 // listen tells when the hub does not hear the node any more. It waits for no answer: a client that connects again holds a question up
 // for many seconds (16 s behind a proxy that passed nothing).
 func (s *standIn) listen(ctx context.Context) {
 	heard := make(chan struct{}, 1)
 	go s.ask(ctx, func() { put(heard) })
-	h := hearing{last: time.Now()}
-	ticks := time.NewTicker(hearEvery)
+	h := fence.Hearing{Last: time.Now()}
+	ticks := time.NewTicker(fence.HearEvery)
 	defer ticks.Stop()
 	for {
 		hears := false
@@ -54,7 +32,7 @@ func (s *standIn) listen(ctx context.Context) {
 			hears = true
 		case <-ticks.C:
 		}
-		if h.cutOff(time.Now(), hears) && ctx.Err() == nil {
+		if h.CutOff(time.Now(), hears, unheardFor) && ctx.Err() == nil {
 			put(s.cut)
 		}
 	}
@@ -68,7 +46,7 @@ func (s *standIn) ask(ctx context.Context, heard func()) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(hearEvery):
+		case <-time.After(fence.HearEvery):
 		}
 	}
 }
@@ -76,7 +54,7 @@ func (s *standIn) ask(ctx context.Context, heard func()) {
 // hears reports whether the hub hears the node, or hears nobody: where all of its servers refuse a connection none of them runs, so
 // that nobody goes on without this node.
 func (s *standIn) hears(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, hearEvery)
+	ctx, cancel := context.WithTimeout(ctx, fence.HearEvery)
 	defer cancel()
 	return s.session.Heard(ctx) == nil || refused(ctx, s.config.URL)
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/fence"
 	"github.com/reknit/reknit/services/agent/links"
 	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
@@ -33,14 +33,15 @@ type standIn struct {
 
 	session *agent.Session
 	watch   *links.Watch
-	done    uint64        // completed steps
-	place   place         // the last that had a crew
-	began   time.Time     // the plan in force
-	due     time.Time     // of the next step, if no plan asks for it before
-	made    atomic.Uint64 // generation of the place whose script has ended well; zero: none has
-	told    uint64        // generation of the plan under which the cluster was told of that
-	current uint64        // generation of the plan in force
-	failed  string        // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
+	done    uint64         // completed steps
+	place   place          // the last that had a crew
+	absent  []fence.Absent // whose scripts may still run
+	began   time.Time      // the plan in force
+	due     time.Time      // of the next step, if no plan asks for it before
+	made    atomic.Uint64  // generation of the place whose script has ended well; zero: none has
+	told    uint64         // generation of the plan under which the cluster was told of that
+	current uint64         // generation of the plan in force
+	failed  string         // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
 }
 
 // place is a script's part in a plan. Without a crew the script is to end, and the next place to be waited for.
@@ -99,9 +100,6 @@ func (s *standIn) run(ctx context.Context) {
 	}
 	for err == nil {
 		err = s.step(ctx)
-	}
-	if errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete) {
-		s.watch.Close() // its peers need not suspect it
 	}
 	if errors.Is(err, agent.ErrOtherJob) {
 		err = s.otherScript(err)
@@ -190,7 +188,7 @@ func (s *standIn) untilItsEnd(step context.Context) (completed bool) {
 			s.session.Broken(s.failed)
 			return false
 		}
-		if stop, known := s.session.Stop(); known && stop > s.done || time.Now().After(s.due) {
+		if s.takenOver() || time.Now().After(s.due) {
 			return true
 		}
 		select {
@@ -218,27 +216,39 @@ func (s *standIn) takeUp(orders agent.Orders) {
 	s.watch.Switch(self.Incarnation, links.PeersOf(plan, s.config.Node))
 	s.done, s.began, s.current = plan.ResumeStep, time.Now(), plan.Generation
 	s.due = s.began.Add(firstStep)
-	crew := crewOf(plan)
+	crew := plan.Crew()
 	if !orders.Abandoned && slices.Equal(crew, s.place.crew) {
 		return
 	}
-	s.failed = ""
+	isNamed := func(node string) bool { _, named := plan.Member(node); return named }
+	s.failed, s.absent = "", fence.Absentees(s.absent, s.place.leave(time.Now()), isNamed, time.Now())
 	s.place = place{
 		generation: plan.Generation, rank: slices.Index(crew, self), crew: crew, host: hostOf(crew[0].Address),
 	}
-	s.meet(orders.Step)
+	if !s.meet(orders.Step) {
+		s.place.crew = nil // no script runs in it
+	}
 }
 
-// meet offers the place once rank 0's port is known, until the step is given up.
-func (s *standIn) meet(step context.Context) {
-	for step.Err() == nil {
+// meet offers the place once no script of an older plan may write any more and rank 0's port is known, and reports whether it did. It does
+// not where the step is given up, or another plan is to take over.
+func (s *standIn) meet(step context.Context) bool {
+	s.awaitAbsent(step)
+	for step.Err() == nil && !s.takenOver() {
 		err := s.findPort(step)
 		if err == nil {
 			s.offer(s.place)
-			return
+			return true
 		}
 		s.report(step, err)
 	}
+	return false
+}
+
+// takenOver reports whether a plan is to take over after a step that is not made yet.
+func (s *standIn) takenOver() bool {
+	stop, known := s.session.Stop()
+	return known && stop > s.done
 }
 
 // report says what the hub did not do, and waits for a moment.
@@ -251,18 +261,6 @@ func (s *standIn) report(ctx context.Context, err error) {
 	case <-ctx.Done():
 	case <-time.After(meetPause):
 	}
-}
-
-// crewOf returns those who train under a plan by rank, in the order of their names: ranks change where they must, and not
-// with every plan.
-func crewOf(plan *events.Plan) []events.Member {
-	holds := plan.HoldsOfAll()
-	crew := slices.DeleteFunc(slices.Clone(plan.Nodes), func(member events.Member) bool {
-		_, placed := holds[member.Node]
-		return !placed
-	})
-	slices.SortFunc(crew, func(a, b events.Member) int { return strings.Compare(a.Node, b.Node) })
-	return crew
 }
 
 // findPort learns the port at which rank 0 listens, which its agent chooses once and tells.

@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/agent/fence"
 )
-
-// grace is what torchrun gives its workers between SIGTERM and SIGKILL (torch.distributed.elastic.multiprocessing).
-const grace = 30 * time.Second
 
 // unchanged is the parent of a script that knows nothing of the agent: it starts it with its rank in each plan.
 type unchanged struct {
@@ -90,12 +88,14 @@ func (u *unchanged) turn() error {
 		return u.fence()
 	case err := <-u.standIn.ended:
 		if errors.Is(err, agent.ErrLeft) {
-			_ = u.halt()   // likewise
-			u.exit = end{} // it ended because it was to
+			_ = u.halt()            // likewise
+			u.exit = end{}          // it ended because it was to
+			u.standIn.watch.Close() // its peers need not suspect it, and need not wait for its script
 			return errDone
 		}
 		if errors.Is(err, agent.ErrComplete) {
 			slog.Info("the agent ends", "because", err)
+			u.standIn.watch.Close()
 			return errDone
 		}
 		return err
@@ -150,7 +150,7 @@ func (u *unchanged) halt() (done error) {
 		return nil
 	}
 	u.child.signal(syscall.SIGTERM)
-	patience := grace
+	patience := fence.Grace
 	if u.hurried {
 		patience = lastWords
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/fence"
 	"github.com/reknit/reknit/shared/embedded"
 )
 
@@ -57,7 +58,7 @@ func holed(t *testing.T, server string) (url string, hole *atomic.Bool) {
 // Its rank 0 would write beside the one that the others start without it (faults 9).
 func TestANodeWhoseWayToTheHubPassesNothingAnyMoreHasItsScriptStopped(t *testing.T) {
 	before := unheardFor
-	unheardFor = 2 * hearEvery
+	unheardFor = 2 * fence.HearEvery
 	t.Cleanup(func() { unheardFor = before })
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
