@@ -130,12 +130,12 @@ var faults = map[string]fault{
 	"who receives nothing follows": {followed, func(s *story) {
 		retell(s, firstOf(s, events.PreCopyCaughtUp), func(f *events.CaughtUp) { f.Node = "n1" })
 	}},
-	"a holder never verified":    {verified, func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
-	"a holder verified too late": {verified, func(s *story) { s.swap(lastOf(s, events.ShardReceived), lastOf(s, events.Committed)) }},
-	"a holder has another step": {verified, func(s *story) {
+	"a holder never verified":    {Verified, func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
+	"a holder verified too late": {Verified, func(s *story) { s.swap(lastOf(s, events.ShardReceived), lastOf(s, events.Committed)) }},
+	"a holder has another step": {Verified, func(s *story) {
 		retell(s, lastOf(s, events.ShardReceived), func(receipt *events.Receipt) { receipt.Units[0].Step = 11 })
 	}},
-	"a node claims what it never had": {verified, func(s *story) {
+	"a node claims what it never had": {Verified, func(s *story) {
 		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Units.First = 1 })
 	}},
 	"nobody can read what a plan goes back to": {stored, func(s *story) {

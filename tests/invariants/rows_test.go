@@ -80,12 +80,12 @@ func TestAGoodLogWithPartitionsPasses(t *testing.T) {
 
 // partitionFaults are planted one at a time in the log with partitions.
 var partitionFaults = map[string]fault{
-	"a partition is kept that was never received": {verified,
+	"a partition is kept that was never received": {Verified,
 		func(s *story) { s.remove(lastOf(s, events.ShardReceived)) }},
-	"a partition is given to a node that keeps another": {verified, func(s *story) {
+	"a partition is given to a node that keeps another": {Verified, func(s *story) {
 		s.replan(2, func(p *events.Plan) { p.Pipelines[0].Partitions, p.Pipelines[1].Partitions = []int{1}, []int{0} })
 	}},
-	"a node claims a partition that it never had": {verified, func(s *story) {
+	"a node claims a partition that it never had": {Verified, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened)+1,
 			func(consent *events.Consent) { consent.Holdings[1].Units.First = 7 })
 	}},
@@ -117,7 +117,7 @@ func TestAViolationNamesThePartition(t *testing.T) {
 	s := partitioned(t)
 	s.remove(lastOf(s, events.ShardReceived))
 	const says = "n2 keeps partition 0 of layer 3 from step 14 on, but neither held nor received it"
-	if found := verified.Check(s.read()); len(found) != 1 || found[0].What != says {
+	if found := Verified.Check(s.read()); len(found) != 1 || found[0].What != says {
 		t.Errorf("got %v, expected %q", found, says)
 	}
 }

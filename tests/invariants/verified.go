@@ -6,10 +6,10 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// verified finds a layer, or a partition of its optimizer state, that a plan gives to a node which neither held it nor
+// Verified finds a layer, or a partition of its optimizer state, that a plan gives to a node which neither held it nor
 // had verified it: the holders before may drop theirs once the plan is committed. It also finds a node that claims what
 // it never had.
-var verified = Invariant{"no layer changes hands before its new holder verified it", func(log *Log) []Violation {
+var Verified = Invariant{"no layer changes hands before its new holder verified it", func(log *Log) []Violation {
 	var violations []Violation
 	for _, change := range log.changes {
 		for _, member := range change.plan.Nodes { // the place of a lost node is trained by others

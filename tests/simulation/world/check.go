@@ -29,7 +29,7 @@ func (w *World) checkStored(event events.Event) {
 	case *events.CompleteSnapshot:
 		w.noteComplete(payload)
 	case *events.Hold:
-		w.isHeld = true
+		w.isHeld, w.heldFor = true, payload.Reason
 		if w.held = payload.Step; w.held != nil && w.healed {
 			w.after(operatorTakes, func() { w.release(false) })
 		}
@@ -68,14 +68,14 @@ const aheadOfAll = 4
 
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
-	w.undecided, w.isHeld = false, false
+	w.undecided, w.isHeld, w.heldFor = false, false, ""
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
 	w.checkKind(plan)
 	w.checkAnew(plan)
 	w.planned = append(w.planned, ledger.Plan{
-		Generation: plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
+		Generation: w.before + plan.Generation, ResumeStep: plan.ResumeStep, Consumed: plan.Data.ConsumedSamples,
 		GlobalBatch: uint64(plan.Data.GlobalBatch), Skipped: invariants.SkippedBy(plan),
 	})
 	if plan.ResumeStep > w.newest+aheadOfAll {
@@ -86,6 +86,9 @@ func (w *World) checkPlan(plan *events.Plan) {
 		w.checkBack(plan)
 	}
 	w.resumed = plan.ResumeStep
+	if plan.Generation == 1 && w.before > 0 { // what was made before is gone
+		w.newest = plan.ResumeStep
+	}
 }
 
 // checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be. The
@@ -115,7 +118,7 @@ func (w *World) checkBack(plan *events.Plan) {
 // checkTrain finds a trainer that works under two plans, goes back a generation, or trains what is not what the plan
 // says it holds.
 func (p *process) checkTrain(train agent.Train) {
-	if train.Plan.Generation < p.generation {
+	if train.Plan.Generation < p.generation && p.before == p.World.before {
 		p.violation("%s goes back from generation %d to %d", p.node.name, p.generation, train.Plan.Generation)
 	}
 	for unit, trained := range p.state.trained {

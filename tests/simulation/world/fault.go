@@ -311,7 +311,7 @@ func (w *World) exit(n *node) {
 
 func (w *World) pause(n *node) {
 	if n.process != nil {
-		n.process.paused = true
+		n.process.freeze()
 	}
 }
 

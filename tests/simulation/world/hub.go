@@ -94,9 +94,7 @@ func (h *hub) fresh(s *stream.Stream) []events.Event {
 			break
 		}
 		h.heard[s]++
-		event := loop.Heard(&stored)
-		event.Sequence += h.before[s]
-		fresh = append(fresh, event)
+		fresh = append(fresh, loop.Heard(&stored))
 	}
 	return fresh
 }
@@ -109,6 +107,8 @@ func (w *World) look() {
 	for _, s := range []*stream.Stream{w.hub.Events, w.hub.Plans} {
 		fresh := w.hub.fresh(s)
 		for _, event := range fresh {
+			w.noteSecondLife(event)
+			event.Sequence += w.hub.before[s]
 			w.stored(event)
 			w.keep(s, event)
 		}

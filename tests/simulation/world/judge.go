@@ -78,7 +78,7 @@ func (w *World) judgeLog(ended bool) {
 		broken := len(w.stains) > 0 && violation.Invariant == invariants.OneDigest.Says // by the script
 		unread := w.emptied && violation.Invariant == invariants.Spoken.Says            // a message whose payload is gone
 		lied := w.lies && invariants.RestsOnWords(violation.Invariant)
-		gone := w.wiped && slices.Contains(ofOneLog, violation.Invariant)
+		gone := w.wiped && slices.Contains(ofOneLog, violation.Invariant) || w.begins && violation.Invariant == invariants.Verified.Says
 		if broken || unread || lied || gone || !ended && violation.Invariant == invariants.Answered.Says {
 			continue
 		}

@@ -30,6 +30,7 @@ func (w *World) patience() time.Duration {
 // heal mends the network and resumes whoever was stopped. The dead stay dead.
 func (w *World) heal() {
 	w.tell("FAULT", "all is mended")
+	w.chatter.mended, w.chatter.opened = w.faults, 0
 	w.network = newNetwork()
 	for _, n := range w.nodes {
 		n.slowness, n.reads, n.storing, n.kernel, n.breaks, n.silent, n.lies, n.blurts = 1, 1, 0, 0, 0, "", nil, ""

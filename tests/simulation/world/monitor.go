@@ -20,6 +20,7 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 		p.World.hear(bends(p, pulses, beat))
 	}
 	if len(suspicions) == 0 {
+		p.listens()
 		p.after(pulseEvery, p.pulseAgain)
 		if p.isHeard(p.node.name) {
 			p.do(p.agent.DigestedAgain(p.time()))

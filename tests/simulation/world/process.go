@@ -69,10 +69,12 @@ type process struct {
 	dead         bool
 	backlog      []func()     // what was due while it was paused
 	generation   uint64       // of the plan trained last
+	before       uint64       // the world's, as the plan came that was trained last
 	claimable    uint64       // generation under which the state was trained that it may claim
 	plan         *events.Plan // adopted last
 	share        share        // of its samples
-	stands       *leftover    // what the last script left; its agent takes part without one. Nil: there is a script
+	unchanged    unchanged
+	stands       *leftover // what the last script left; its agent takes part without one. Nil: there is a script
 	pulseAgain   func()
 	unreadable   map[*part]bool // of snapshots, as it has found
 	earlier      bool           // its agent is of the earlier build
@@ -291,7 +293,11 @@ func (p *process) adopt(adopt agent.Adopt) agent.Result {
 // train begins a step.
 func (p *process) train(train agent.Train) {
 	p.checkTrain(train)
+	if train.Plan != p.plan {
+		p.before = p.World.before
+	}
 	p.plan, p.generation = train.Plan, train.Plan.Generation
+	p.takeUp(train)
 	if p.atBoundary = p.madeLast(); p.atBoundary {
 		p.endAgain()
 		return
@@ -364,6 +370,7 @@ func (p *process) end() {
 		}
 	}
 	p.dead = true
+	p.haltLast()
 	if p.collective != nil {
 		p.collective.leave(p)
 	}

@@ -17,7 +17,7 @@ func (p *process) note(pipeline int) {
 	position := p.plan.SamplesAt(p.done)
 	for _, samples := range p.share.samples[pipeline] {
 		p.trained = append(p.trained, ledger.Entry{
-			Generation: p.plan.Generation, Step: p.done,
+			Generation: p.before + p.plan.Generation, Step: p.done,
 			First: position + uint64(samples.First), End: position + uint64(samples.End),
 		})
 	}
@@ -75,7 +75,7 @@ func shareOf(plan, dealt *events.Plan, node string) share {
 func (w *World) checkSamples() {
 	steps := min(w.resumed, w.newest) // all may be gone before they come to the step of the newest plan
 	for _, n := range w.nodes {
-		if p := n.process; p != nil && p.generation == w.generation() {
+		if p := n.process; p != nil && p.generation == w.generation() && p.before == w.before {
 			steps = max(steps, p.done)
 		}
 	}

@@ -66,7 +66,7 @@ func NewScript(seed uint64) Script {
 	if s.Stays == "" {
 		s.Faults = withHolder(seed, s.Nodes, s.Layers, s.Faults)
 	}
-	s.Faults = withReset(seed, s.Snapshots, s.Faults)
+	s.Faults = withWipes(seed, withReset(seed, s.Snapshots, s.Faults))
 	slices.SortStableFunc(s.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	s.Steps = withEnd(seed, s.Faults)
 	return s

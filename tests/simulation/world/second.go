@@ -31,7 +31,8 @@ func (w *World) startSecond(n *node) (first *process) {
 		return nil
 	}
 	first = n.process
-	first.paused, w.doubled = true, true
+	first.freeze()
+	w.doubled = true
 	n.launch(w)
 	return first
 }

@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -130,4 +131,19 @@ func (h *hub) restore() {
 		h.before[s] += h.heard[s] - ends
 		h.heard[s] = ends
 	}
+}
+
+// withWipes has the hub lose its store in every sixth seed, and in some of them twice. It draws by itself, so that what else a seed does is
+// the same without. It is not drawn beside a reset, of which nobody tells an empty log.
+func withWipes(seed uint64, faults []Fault) []Fault {
+	isReset := func(fault Fault) bool { return strings.HasPrefix(fault.Words, "begin anew") }
+	r := rand.New(rand.NewPCG(seed, 47))
+	if r.IntN(6) > 0 || slices.ContainsFunc(faults, isReset) {
+		return faults
+	}
+	for range 1 + r.IntN(4)/3 {
+		at := firstFault + time.Duration(r.Int64N(int64(lastFault-firstFault)))
+		faults = append(faults, Fault{At: at.Truncate(time.Millisecond), Words: "wipe store"})
+	}
+	return faults
 }

@@ -55,12 +55,17 @@ type World struct {
 	stains      map[int][]version         // by unit: copies that the script spoiled
 	witnesses   map[int]map[*process]bool // by unit that was spoiled: whose copy was known when it first was
 	unjudged    int                       // events since the log was judged
-	misled      bool                      // the log was found wrong
-	lies        bool                      // a node lies
-	emptied     bool                      // payloads were dropped before all had read them
-	wiped       bool                      // the hub's store was, or an older one was restored
-	accepts     bool                      // a user accepts an older log, where the cluster asks for it
-	judged      int                       // events of the log that are kept; zero: all
+	chatter     chatter
+	begins      bool      // in a log that lost all training is about to begin anew, where all can make step 0
+	heldFor     string    // why the cluster holds, as was told last since the newest plan; empty: it does not
+	scripted    []*script // that run, or have yet to end
+	misled      bool      // the log was found wrong
+	lies        bool      // a node lies
+	emptied     bool      // payloads were dropped before all had read them
+	wiped       bool      // the hub's store was, or an older one was restored
+	accepts     bool      // a user accepts an older log, where the cluster asks for it
+	judged      int       // events of the log that are kept; zero: all
+	before      uint64    // generations of the lives before, of which nobody was left who knew
 	planned     []ledger.Plan
 	trained     []ledger.Entry
 	folded      int                  // of trained, when it was folded last
@@ -193,6 +198,7 @@ func New(c Cluster, verbose bool) *World {
 		network: newNetwork(), random: rand.New(rand.NewPCG(c.Seed, 11)), job: newJob(c),
 		hub: newHub(c), services: map[string]*service{}, collectives: map[collectiveName]*collective{}, places: map[uint64]*places{},
 		stains: map[int][]version{}, witnesses: map[int]map[*process]bool{},
+		chatter: chatter{mended: -1},
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
 		startNodes: c.Nodes, program: c.Earlier,
@@ -290,7 +296,7 @@ func (w *World) collectiveOf(plan *events.Plan, step uint64) *collective {
 
 // completed hears that a trainer has completed a step.
 func (w *World) completed(p *process) {
-	if p.generation < w.anew {
+	if p.before < w.before || p.generation < w.anew {
 		return // it does not know yet that this was given up
 	}
 	if w.newest = max(w.newest, p.done); w.Stepped != nil {
