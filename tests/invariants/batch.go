@@ -31,6 +31,7 @@ var wholeBatch = Invariant{"every plan goes on in the data where its step stands
 			violations = append(violations, rerouted(entry, plan, pipeline)...)
 		}
 	}
+	plans = sinceTheFirst(plans)
 	if last := len(plans) - 1; last >= 0 {
 		if err := ledger.Check(plans, asPlanned(plans), plans[last].ResumeStep); err != nil {
 			violations = append(violations, log.Plans[len(log.Plans)-1].violation("%v", err))
@@ -38,6 +39,20 @@ var wholeBatch = Invariant{"every plan goes on in the data where its step stands
 	}
 	return violations
 }}
+
+// sinceTheFirst counts the steps and samples of plans from where the first goes on: that is a snapshot where the log of before is lost. It
+// returns none where a later plan goes back before that, to what no plan here tells of.
+func sinceTheFirst(plans []ledger.Plan) (counted []ledger.Plan) {
+	for _, plan := range plans {
+		first := plans[0]
+		if plan.ResumeStep < first.ResumeStep || plan.Consumed < first.Consumed {
+			return nil
+		}
+		plan.ResumeStep, plan.Consumed = plan.ResumeStep-first.ResumeStep, plan.Consumed-first.Consumed
+		counted = append(counted, plan)
+	}
+	return counted
+}
 
 // SkippedBy returns how many samples a plan passes over.
 func SkippedBy(plan *events.Plan) uint64 {
