@@ -177,6 +177,8 @@ const (
 	ReplicaDiverged     Kind = "replica.diverged"
 	SnapshotRequested   Kind = "snapshot.requested"
 	SnapshotWritten     Kind = "snapshot.written"
+	SnapshotFailed      Kind = "snapshot.failed"
+	SnapshotResumed     Kind = "snapshot.resumed"
 	SnapshotCompleted   Kind = "snapshot.completed"
 	SnapshotOverdue     Kind = "snapshot.overdue"
 	WithdrawalRequested Kind = "snapshot.withdrawal-requested"
@@ -250,6 +252,10 @@ var Catalogue = []Row{
 	{TrainingReset, "What was trained is given up: training begins at its first step, of whatever job the first node to join then brings.",
 		[]string{"negotiator"}, func() Payload { return new(JobReset) }, false},
 	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
+	{SnapshotFailed, "A node could not write its part of a snapshot, and why: each finding once until it writes again.", []string{"node"},
+		func() Payload { return new(SnapshotFailure) }, false},
+	{SnapshotResumed, "A node that could not write its parts of snapshots writes them again.", []string{"node"},
+		func() Payload { return new(SnapshotPart) }, false},
 	{SnapshotCompleted, "All units of a snapshot are written: training can go back to it.", []string{"restorer"}, func() Payload { return new(CompleteSnapshot) }, false},
 	{SnapshotOverdue, "Units of a snapshot are not written by when those of the second one after it are.", []string{"restorer"}, func() Payload { return new(OverdueSnapshot) }, false},
 	{WithdrawalRequested, "A node without room wants to remove its part of a snapshot of which it has not heard that it is complete.", []string{"node"},

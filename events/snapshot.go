@@ -35,7 +35,26 @@ type OverdueSnapshot struct {
 	Units []Range `json:"units" is:"count=1..4096,each=units"` // that nobody wrote
 }
 
+// SnapshotFailure tells that a node could not write its part of a snapshot. It tells each finding in a tier once until it writes there again
+// (snapshot.resumed), and again of the snapshot at which all stop.
+type SnapshotFailure struct {
+	Node    string   `json:"node" is:"token"`
+	Tier    string   `json:"tier" is:"one=disk|remote"`
+	Step    uint64   `json:"step"`                                // completed steps
+	Plan    string   `json:"plan" is:"digest"`                    // digest of the plan under which the step was trained
+	Units   []Range  `json:"units" is:"count=1..4096,each=units"` // that it was to write
+	Finding string   `json:"finding" is:"one=full|read-only|refused|slow|other"`
+	Reason  string   `json:"reason" is:"reason"`
+	Tiers   []string `json:"tiers" is:"count=1..2,each=token"` // all to which the node writes snapshots that outlive its process
+}
+
 func (s *SnapshotPart) Validate() error {
+	c := within(s)
+	c.ranges("units", s.Units)
+	return c.err
+}
+
+func (s *SnapshotFailure) Validate() error {
 	c := within(s)
 	c.ranges("units", s.Units)
 	return c.err

@@ -63,6 +63,8 @@ func FuzzTrainingResetRefused(f *testing.F)        { fuzzEvent(f, "training.rese
 func FuzzTrainingReset(f *testing.F)               { fuzzEvent(f, "training.reset") }
 func FuzzSnapshotRequested(f *testing.F)           { fuzzEvent(f, "snapshot.requested") }
 func FuzzSnapshotWritten(f *testing.F)             { fuzzEvent(f, "snapshot.written") }
+func FuzzSnapshotFailed(f *testing.F)              { fuzzEvent(f, "snapshot.failed") }
+func FuzzSnapshotResumed(f *testing.F)             { fuzzEvent(f, "snapshot.resumed") }
 func FuzzSnapshotCompleted(f *testing.F)           { fuzzEvent(f, "snapshot.completed") }
 func FuzzSnapshotOverdue(f *testing.F)             { fuzzEvent(f, "snapshot.overdue") }
 func FuzzSnapshotWithdrawalRequested(f *testing.F) { fuzzEvent(f, "snapshot.withdrawal-requested") }

@@ -46,6 +46,18 @@ func (s *Session) written(tier string, id retention.ID, units []events.Range) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.fact(string(events.SnapshotWritten)+" "+tier, s.machine.Written(time.Now(), tier, id, units))
+	if resumed := s.machine.Resumes(time.Now(), tier, id, units); resumed.Kind != "" {
+		s.fact(string(events.SnapshotFailed)+" "+tier, resumed)
+	}
+}
+
+// unwritten tells that this node's part of a snapshot could not be written, and why.
+func (s *Session) unwritten(tier string, id retention.ID, units []events.Range, finding string, err error) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if failed := s.machine.Unwritten(time.Now(), tier, id, units, finding, err.Error()); failed.Kind != "" {
+		s.fact(string(events.SnapshotFailed)+" "+tier, failed)
+	}
 }
 
 const (

@@ -138,9 +138,11 @@ func (s *Session) sayFacts() {
 	}
 }
 
-// sayFact says a fact. A request to remove a part is given up with its answer: the kit of an older installation does not let a node say it.
+// sayFact says a fact. What the kit of an older installation does not let a node say is given up: a request to remove a part with its
+// answer, and what keeps snapshots from being written.
 func (s *Session) sayFact(ctx context.Context, event events.Event) {
-	if event.Kind == events.WithdrawalRequested {
+	switch event.Kind {
+	case events.WithdrawalRequested, events.SnapshotFailed, events.SnapshotResumed:
 		bounded, cancel := context.WithTimeout(ctx, withdrawTime)
 		defer cancel()
 		ctx = bounded

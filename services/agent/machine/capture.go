@@ -39,6 +39,8 @@ type snapshots struct {
 	silent map[string]bool
 	under  string // digest of that plan
 	last   uint64 // step of which that was told last
+
+	failing map[string]string // by tier: what keeps this node from writing to it, as it told
 }
 
 // mostTold is more than any tier keeps.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -9,7 +10,7 @@ import (
 // lastSnapshot is what a negotiation that stops training asks of this node.
 type lastSnapshot struct {
 	step    uint64 // completed steps at which all stop
-	asked   bool
+	asked   events.Event
 	written bool // it was begun
 }
 
@@ -17,11 +18,14 @@ type lastSnapshot struct {
 func (t Tier) outlives() bool { return t.Name != MemoryTier }
 
 // snapshotRequested fixes the step at which all stop for good. It is not before the one that this node promised.
-func (m *Machine) snapshotRequested(_ events.Event, request events.SnapshotRequest) {
+func (m *Machine) snapshotRequested(event events.Event, request events.SnapshotRequest) {
 	if m.under(request.Negotiation) && m.promise != nil && request.Step >= *m.promise {
-		m.promise, m.negotiation.last = &request.Step, lastSnapshot{step: request.Step, asked: true}
+		m.promise, m.negotiation.last = &request.Step, lastSnapshot{step: request.Step, asked: event}
 	}
 }
+
+// isOf reports whether all stop at a step.
+func (l lastSnapshot) isOf(step uint64) bool { return l.asked.Kind != "" && step == l.step }
 
 // mustWriteLast reports whether the node stands where all stop, and has not begun to write what it is to.
 func (m *Machine) mustWriteLast() bool {
@@ -29,7 +33,7 @@ func (m *Machine) mustWriteLast() bool {
 		return false
 	}
 	last := m.negotiation.last
-	return last.asked && !last.written && m.done == last.step
+	return last.isOf(m.done) && !last.written
 }
 
 // stopsDiverged says why a job whose loss is not finite is not stopped with a snapshot, from which it would go on.
@@ -38,13 +42,34 @@ func (m *Machine) stopsDiverged() string {
 		"10 s to each agent end the job, and the same scripts go on from the newest snapshot of before", m.diverged)
 }
 
+// writeLast tells that this node has made the step at which all stop, and has it written. Nobody ends before all have made it.
 func (m *Machine) writeLast() {
-	m.negotiation.last.written = true
+	last := &m.negotiation.last
+	last.written = true
+	m.say(last.asked, events.TrainingDigested, m.settings.Node,
+		&events.Digests{Node: m.settings.Node, Incarnation: m.incarnation, Generation: m.generation(), Step: m.done})
+	if m.diverged > 0 {
+		m.refuseLast()
+		return
+	}
 	m.capture(true, Tier.outlives)
+}
+
+// refuseLast tells that no snapshot is taken of a loss that was finite when all were asked to stop, and is not any more.
+func (m *Machine) refuseLast() {
+	tier := m.settings.Tiers[slices.IndexFunc(m.settings.Tiers, Tier.outlives)].Name
+	m.say(m.negotiation.last.asked, events.SnapshotFailed, m.settings.Node, &events.SnapshotFailure{
+		Node: m.settings.Node, Tier: tier, Step: m.done, Plan: m.plan.digest, Units: m.plan.plan.UnitsOf(m.settings.Node),
+		Finding: OtherFinding, Reason: m.stopsDiverged(), Tiers: []string{tier},
+	})
 }
 
 // stopped hears that training has stopped: what this node holds is in a snapshot, too, and its process ends.
 func (m *Machine) stopped(_ events.Event, stop events.JobStop) {
-	m.end(End{Left: true, Stopped: true, Reason: fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): "+
-		"it goes on from there once the same scripts are started again", stop.Step, stop.Tier)})
+	reason := fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): "+
+		"it goes on from there once the same scripts are started again", stop.Step, stop.Tier)
+	if m.plan != nil && m.done < stop.Step {
+		reason += fmt.Sprintf("; this node did not make that step in time, and its model is that of step %d", m.done)
+	}
+	m.end(End{Left: true, Stopped: true, Reason: reason})
 }

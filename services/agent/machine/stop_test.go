@@ -23,10 +23,31 @@ func TestAtAStopTheStepThatIsAskedForIsWrittenToWhatOutlivesTheProcess(t *testin
 	n.stands(13)
 	n.told = nil
 	n.stands(14)
-	n.expect("capture at 14: memory [{0 2}]", "capture at 14: disk [{0 2}]")
+	n.expect("capture at 14: memory [{0 2}]", "say training.digested", "capture at 14: disk [{0 2}]")
 	n.hears(events.TrainingStopped, &events.JobStop{Generation: 3, Step: 14, Tier: DiskTier, Plan: events.Digest(nil)})
 	if len(n.told) != 1 || !strings.Contains(n.told[0], "training has stopped after step 14") {
 		t.Errorf("it does %q: expected its end, with the step", n.told)
+	}
+}
+
+func TestWhoseLossIsNotFiniteAnyMoreAtTheLastStepSaysThatItWritesNoSnapshotOfIt(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	n.hears(events.NegotiationOpened, stopOpening())
+	n.hears(events.Prepared, &events.Preparation{Negotiation: "g4", Generation: 4})
+	n.hears(events.SnapshotRequested, &events.SnapshotRequest{Negotiation: "g4", Step: 14})
+	n.stands(13)
+	n.machine.Loss(14, false)
+	n.do(n.machine.Completed(now, 14, 1))
+	n.told = nil
+	n.stands(14)
+	n.expect("say training.digested", "say snapshot.failed: "+n.machine.stopsDiverged())
+}
+
+func TestWhoIsBehindWhereTrainingStopsSaysOfWhichStepItsModelIs(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	n.hears(events.TrainingStopped, &events.JobStop{Generation: 3, Step: 14, Tier: DiskTier, Plan: events.Digest(nil)})
+	if told := strings.Join(n.told, "\n"); !strings.Contains(told, "its model is that of step 11") {
+		t.Errorf("it does %q", told)
 	}
 }
 

@@ -3,10 +3,14 @@ package snapshots
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"math"
 	"slices"
+	"syscall"
 	"time"
+
+	"gocloud.dev/gcerrors"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
@@ -45,7 +49,7 @@ func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64
 		units, err := exported(share.Units, task.Step, export)
 		if err != nil {
 			taken.release(t)
-			s.warn("snapshot not captured", t, task.Step, err)
+			s.fail("snapshot not captured", t, task, share.Units, err)
 			continue
 		}
 		taken.shares = append(taken.shares, takenShare{t, share.To, units})
@@ -128,7 +132,7 @@ func (t *Taken) release(tier *tier) {
 func (t *Taken) Drop(reason error) {
 	for _, share := range t.shares {
 		t.release(share.tier)
-		t.snapshots.warn("snapshot not captured", share.tier, t.task.Step, reason)
+		t.snapshots.fail("snapshot not captured", share.tier, t.task, rangesOf(unitsOf(share.units)), reason)
 	}
 }
 
@@ -165,7 +169,7 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 		err = s.owner.Lend(ctx, to, part)
 	}
 	if err != nil {
-		s.warn("snapshot not written", t, task.Step, err)
+		s.fail("snapshot not written", t, task, rangesOf(unitsOf(units)), err)
 		return
 	}
 	slog.Info("snapshot written", "node", s.owner.Node, "tier", t.name, "step", task.Step, "units", len(units),
@@ -231,6 +235,29 @@ func (s *Snapshots) Keep(ctx context.Context, node string, fetch func() (Part, e
 		return err
 	}
 	return errors.New("snapshots in memory are off")
+}
+
+// fail tells that a part was not written.
+func (s *Snapshots) fail(what string, t *tier, task machine.Capture, units []events.Range, err error) {
+	s.warn(what, t, task.Step, err)
+	if s.context.Err() == nil && s.owner.Unwritten != nil {
+		s.owner.Unwritten(t.name, retention.ID{Step: task.Step, Plan: task.Digest}, units, findingOf(err), err)
+	}
+}
+
+// findingOf tells what keeps a part from being written.
+func findingOf(err error) string {
+	switch {
+	case errors.Is(err, errNoRoom) || full(err):
+		return machine.FullFinding
+	case errors.Is(err, syscall.EROFS):
+		return machine.ReadOnlyFinding
+	case errors.Is(err, fs.ErrPermission) || gcerrors.Code(err) == gcerrors.PermissionDenied:
+		return machine.RefusedFinding
+	case errors.Is(err, context.DeadlineExceeded):
+		return machine.SlowFinding
+	}
+	return machine.OtherFinding
 }
 
 func (s *Snapshots) warn(what string, t *tier, step uint64, err error) {

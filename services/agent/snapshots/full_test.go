@@ -1,7 +1,9 @@
 package snapshots
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -221,4 +223,31 @@ func TestAFullDiskKeepsWhatMayBeCompleteWhileNobodySaysWhetherItIs(t *testing.T)
 	s.captures(a, machine.DiskTier, 16, 0, 2)
 	s.captures(a, machine.DiskTier, 24, 0, 2)
 	s.expectReadable(a, "16: 0-2", "8: 0-2")
+}
+
+// Agents logged it, and nobody else heard: doctor took it for a setting that was forgotten.
+func TestANodeThatCannotWriteTellsWhatIsFoundToBeWrong(t *testing.T) {
+	s := newScene(t)
+	a := s.open("a")
+	s.captures(a, machine.DiskTier, 8, 0, 3)
+	s.cannotWrite("a", 16)
+	s.captures(a, machine.DiskTier, 16, 0, 3)
+	if want := []string{"a to disk at 16: other"}; !slices.Equal(s.unwritten, want) {
+		t.Errorf("it tells %q: expected %q", s.unwritten, want)
+	}
+	for _, c := range []struct {
+		err  error
+		want string
+	}{
+		{fmt.Errorf("write unit-4: %w", syscall.ENOSPC), machine.FullFinding},
+		{fmt.Errorf("%w for 9 bytes within 8", errNoRoom), machine.FullFinding},
+		{fmt.Errorf("open unit-4: %w", syscall.EROFS), machine.ReadOnlyFinding},
+		{fmt.Errorf("open unit-4: %w", syscall.EACCES), machine.RefusedFinding},
+		{fmt.Errorf("put unit-4: %w", context.DeadlineExceeded), machine.SlowFinding},
+		{errors.New("a bucket is not there"), machine.OtherFinding},
+	} {
+		if got := findingOf(c.err); got != c.want {
+			t.Errorf("%v is %s: expected %s", c.err, got, c.want)
+		}
+	}
 }

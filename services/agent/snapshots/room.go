@@ -41,12 +41,20 @@ func (t *tier) write(ctx context.Context, part Part, node string, known known) e
 		own, complete := t.own(lies, node, known)
 		spare := retention.Spare(own, complete, known.history)
 		if listing != nil || len(spare) == 0 {
-			return errors.Join(fmt.Errorf("%w: nothing is left to give up beside the newest complete snapshot: %w", errNoRoom, err), listing)
+			return errors.Join(fmt.Errorf("%w: nothing is left to give up%s: %w", errNoRoom, beside(complete), err), listing)
 		}
 		if _, err := t.giveUp(ctx, spare[0], complete, &known); err != nil {
 			return err
 		}
 	}
+}
+
+// beside names what is kept whatever comes, if there is one.
+func beside(complete []retention.ID) string {
+	if len(complete) == 0 {
+		return ""
+	}
+	return " beside the newest complete snapshot"
 }
 
 // full reports whether a store has no room: its disk is full, or its quota is used up.
@@ -67,7 +75,7 @@ func (t *tier) makeRoom(ctx context.Context, part Part, node string, known *know
 		own, complete := t.own(lies, node, *known)
 		retire, ok := retention.Room(slices.DeleteFunc(own, isNext), next, complete, t.bound, known.history)
 		if !ok {
-			return fmt.Errorf("%w for %d bytes within %d beside the newest complete snapshot", errNoRoom, next.Bytes, t.bound.Bytes)
+			return fmt.Errorf("%w for %d bytes within %d%s", errNoRoom, next.Bytes, t.bound.Bytes, beside(complete))
 		}
 		if len(retire) == 0 {
 			return nil

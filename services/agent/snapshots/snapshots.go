@@ -50,6 +50,9 @@ type Owner struct {
 	Lend func(ctx context.Context, to string, part Part) error
 	// Written hears that this node's part of a snapshot is written to its end. nil: nobody wants to know.
 	Written func(tier string, id retention.ID, units []events.Range)
+	// Unwritten hears that this node's part of a snapshot was not written, what is found to be wrong, and the error. nil: nobody wants to
+	// know.
+	Unwritten func(tier string, id retention.ID, units []events.Range, finding string, err error)
 	// Withdraw asks the cluster to count this node's part of a snapshot no more, and waits for what comes of it. nil: nobody counts.
 	Withdraw func(ctx context.Context, tier string, id retention.ID, units []events.Range) machine.Fate
 }

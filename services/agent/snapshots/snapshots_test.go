@@ -20,15 +20,16 @@ import (
 // scene is nodes that hold three units of 1,000 bytes, and take snapshots to a bucket that all read and to folders of
 // their own.
 type scene struct {
-	t      *testing.T
-	shared string
-	own    map[string]string
-	opened map[string]*Snapshots // processes, by node
-	plan   events.Plan
-	memory *Memory        // of all nodes, as of trainers of one agent; nil: each process has its own
-	told   []retention.ID // snapshots that the cluster says are complete in each tier, the newest first
-	fate   machine.Fate   // of what is not complete, where a node asks to withdraw its part
-	asked  []uint64       // steps of such parts
+	t         *testing.T
+	shared    string
+	own       map[string]string
+	opened    map[string]*Snapshots // processes, by node
+	plan      events.Plan
+	memory    *Memory        // of all nodes, as of trainers of one agent; nil: each process has its own
+	told      []retention.ID // snapshots that the cluster says are complete in each tier, the newest first
+	fate      machine.Fate   // of what is not complete, where a node asks to withdraw its part
+	asked     []uint64       // steps of such parts
+	unwritten []string       // as nodes told, of their own parts
 }
 
 func newScene(t *testing.T) *scene {
@@ -63,6 +64,9 @@ func (s *scene) open(node string, alter ...func(*Settings)) *Snapshots {
 			return machine.Complete
 		}
 		return s.fate
+	}
+	owner.Unwritten = func(tier string, id retention.ID, _ []events.Range, finding string, _ error) {
+		s.unwritten = append(s.unwritten, fmt.Sprintf("%s to %s at %d: %s", node, tier, id.Step, finding))
 	}
 	opened, err := Open(s.t.Context(), settings, owner)
 	if err != nil {

@@ -68,7 +68,10 @@ func (f *finals) differ() []events.Range {
 // digested hears that training is complete for a node. What was told under an older plan has no effect: the newer one may
 // have gone back. Nor has what is told of another step than the job's last, where that is known.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
-	if !digests.Final || m.state.Plan == nil || digests.Generation != m.state.generation() {
+	if !digests.Final {
+		return m.madeLast(cause, digests.Node, digests.Generation, digests.Step)
+	}
+	if m.state.Plan == nil || digests.Generation != m.state.generation() {
 		return nil
 	}
 	if last := m.state.Job.Steps; last > 0 && digests.Step != last {

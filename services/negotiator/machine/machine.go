@@ -82,6 +82,7 @@ var handlers = events.Handlers[*Machine]{
 	events.StopRequested:       (*Machine).asked,
 	events.ResetRequested:      (*Machine).asked,
 	events.SnapshotWritten:     events.Handling((*Machine).snapshotWritten),
+	events.SnapshotFailed:      events.Handling((*Machine).snapshotFailed),
 	events.SnapshotCompleted:   events.Handling((*Machine).snapshotCompleted),
 	events.TrainingStopped:     events.Handling((*Machine).stopped),
 	events.NegotiationOverdue:  events.Handling((*Machine).overdue),

@@ -123,6 +123,8 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 		return wanted, seconds(limit)
 	case wait.Service != "":
 		return wanted, seconds(protocol.ServiceSeconds(m.state.Unanswered))
+	case wait.Snapshot && m.isStored():
+		return wanted, seconds(m.stragglerSeconds())
 	case wait.Snapshot:
 		return wanted, seconds(m.snapshotSeconds())
 	case wait.Shards:
@@ -209,8 +211,10 @@ func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.E
 		return m.prepare(cause)
 	case under.Phase == protocol.Transferring:
 		return m.lateTransfer(cause)
+	case under.Phase == protocol.Stopping && m.isStored():
+		return m.stop(cause)
 	case under.Phase == protocol.Stopping:
-		return m.lateSnapshot(cause)
+		return m.lateSnapshot(cause, "is not complete")
 	case protocol.Waits[under.Phase].Service != "":
 		m.state.Unanswered++
 		return m.abort(cause, fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service), m.openNext)

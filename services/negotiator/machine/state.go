@@ -138,7 +138,9 @@ type negotiation struct {
 
 	Message float64 `json:"message,omitempty"` // as the machine's, of the plan proposed
 
-	Wrote map[int]bool `json:"wrote,omitempty"` // units of the last snapshot that are written to some tier
+	Wrote     map[int]bool             `json:"wrote,omitempty"`     // units of the last snapshot that are written to some tier
+	Unwritten []events.SnapshotFailure `json:"unwritten,omitempty"` // of the last snapshot, one of a node and tier
+	Made      map[string]bool          `json:"made,omitempty"`      // nodes that told that they made the step at which all stop
 
 	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
 

@@ -83,23 +83,22 @@ func (m *Machine) lastSnapshot(cause events.Event) []events.Event {
 	return append([]events.Event{asked}, m.stopOnceStored(cause)...)
 }
 
-// snapshotWritten notes which units of the last snapshot are written.
-func (m *Machine) snapshotWritten(_ events.Event, part events.SnapshotPart) []events.Event {
+// snapshotWritten notes which units of the last snapshot are written, and that the node has made that step.
+func (m *Machine) snapshotWritten(cause events.Event, part events.SnapshotPart) []events.Event {
 	if _, was := m.before(part.Node); was && part.Plan == m.state.PlanDigest {
 		m.begun(part.Step)
 	}
-	under := m.state.Negotiation
-	if under == nil || under.Phase != protocol.Stopping || part.Step != under.StopStep || part.Plan != m.state.PlanDigest ||
-		part.Tier == memoryTier || !m.trains(part.Node) {
+	if part.Tier == memoryTier || !m.isLast(part.Node, part.Step, part.Plan) {
 		return nil
 	}
+	under := m.state.Negotiation
 	if under.Wrote == nil { // a memory with none of them was read
 		under.Wrote = map[int]bool{}
 	}
 	for unit := range events.Each(part.Units) {
 		under.Wrote[unit] = true
 	}
-	return nil
+	return m.madeLast(cause, part.Node, m.state.generation(), part.Step)
 }
 
 // memoryTier ends with the processes whose memory it is.
@@ -115,16 +114,30 @@ func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.Complete
 	return m.stopOnceStored(cause)
 }
 
-// stopOnceStored says that training has stopped, once the snapshot of that step is complete.
-func (m *Machine) stopOnceStored(cause events.Event) []events.Event {
+// isStored reports whether the snapshot of the step at which all stop is complete.
+func (m *Machine) isStored() bool {
 	under := m.state.Negotiation
-	isStopping := under != nil && under.Phase == protocol.Stopping
-	if !isStopping || m.state.Stored.Step != under.StopStep || m.state.Stored.Plan != m.state.PlanDigest {
+	return under != nil && under.Phase == protocol.Stopping && m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest
+}
+
+// stopOnceStored says that training has stopped, once the snapshot of that step is complete and all have made it.
+func (m *Machine) stopOnceStored(cause events.Event) []events.Event {
+	switch {
+	case !m.isStored():
+		return nil
+	case len(m.behind()) > 0:
+		m.state.Negotiation.Round = 1 // they have time from here on
 		return nil
 	}
+	return m.stop(cause)
+}
+
+// stop says that training has stopped, and who did not tell that it made the last step.
+func (m *Machine) stop(cause events.Event) []events.Event {
+	under := m.state.Negotiation
 	stop := events.JobStop{
 		Generation: m.state.generation(), Step: under.StopStep, Tier: m.state.Stored.Tier, Plan: m.state.PlanDigest,
-		Reason: cmp.Or(m.state.Stopping, under.Opening.Changes[0].Reason),
+		Reason: cmp.Or(m.state.Stopping, under.Opening.Changes[0].Reason), Behind: m.behind(),
 	}
 	said := []events.Event{
 		m.speaker.Say(cause, events.TrainingStopped, m.settings.Cluster, &stop), // first: who heard of the abort alone would train on
@@ -216,33 +229,4 @@ func (m *Machine) heldInstead(cause events.Event, reason string) []events.Event 
 		return change.Kind == events.ChangeLeave
 	})
 	return said
-}
-
-// slowestWrite is what a snapshot is written at, at worst, in bytes per second: to a bucket far away.
-const slowestWrite = 20e6
-
-// snapshotSeconds is how long all may take to come to the step at which they stop, and to write it.
-func (m *Machine) snapshotSeconds() float64 {
-	var bytes int64
-	for _, unit := range m.state.Job.UnitBytes() {
-		bytes += unit
-	}
-	return max(m.settings.TransferTime.Seconds(), float64(bytes)/slowestWrite) + protocol.ComeSeconds(m.stepSeconds())
-}
-
-// lateSnapshot calls the stop off, and names who did not write.
-func (m *Machine) lateSnapshot(cause events.Event) []events.Event {
-	under := m.state.Negotiation
-	var silent []string
-	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
-		if slices.ContainsFunc(slices.Collect(events.Each(m.state.Plan.UnitsOf(node))), func(unit int) bool { return !under.Wrote[unit] }) {
-			silent = append(silent, node)
-		}
-	}
-	reason := fmt.Sprintf("the snapshot of step %d is not complete", under.StopStep)
-	if len(silent) > 0 {
-		reason += ": units are missing that " + named(silent, func(node string) string { return node }) +
-			" had to write, whose agents' logs say why"
-	}
-	return m.abort(cause, reason, func(cause events.Event) []events.Event { return m.callOff(cause, reason) })
 }

@@ -57,6 +57,8 @@ type world struct {
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
 	lacks int                          // who trains holds the units from this one on
 
+	stragglers map[string]bool // do not make the step at which all stop
+
 	trained   map[string]*events.Trained // what nodes held before they joined, all of it
 	remembers map[string]*events.Plan    // the plan that each tells where it is recalled
 }
@@ -223,6 +225,12 @@ func (w *world) answer(event events.Event) {
 			if !w.deaf[member.Node] {
 				w.hear(events.Promised, "/node/"+member.Node, member.Node,
 					&events.Promise{Negotiation: preparation.Negotiation, Node: member.Node, StopStep: w.step + 2})
+			}
+		}
+	case events.SnapshotRequested:
+		for _, member := range w.opened.Members {
+			if !w.deaf[member.Node] && !w.stragglers[member.Node] {
+				w.makes(member.Node, must[events.SnapshotRequest](w.t, event).Step)
 			}
 		}
 	case events.Scheduled:

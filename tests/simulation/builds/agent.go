@@ -116,6 +116,15 @@ func (a *Agent) Written(now time.Time, tier string, id retention.ID, units []eve
 	return gives[events.Event](a, "Written", now, tier, id, units)
 }
 
+// Unwritten returns an event without a kind where the other build's agents say nothing of what they could not write, and so does Resumes.
+func (a *Agent) Unwritten(now time.Time, tier string, id retention.ID, units []events.Range, finding, reason string) events.Event {
+	return gives[events.Event](a, "Unwritten", now, tier, id, units, finding, reason)
+}
+
+func (a *Agent) Resumes(now time.Time, tier string, id retention.ID, units []events.Range) events.Event {
+	return gives[events.Event](a, "Resumes", now, tier, id, units)
+}
+
 // Fate tells that a part may go where the other build's agents do not ask.
 func (a *Agent) Fate(tier string, id retention.ID) (fate agent.Fate) {
 	missing, err := a.call("Fate", []any{tier, id}, &fate)

@@ -47,7 +47,9 @@ type agentMachine interface {
 	Late() []agent.Action
 	Leave(now time.Time, reason string, deadline time.Duration) []agent.Action
 	Replaced() []agent.Action
+	Resumes(now time.Time, tier string, id retention.ID, units []events.Range) events.Event
 	Snapshot() agent.Snapshot
+	Unwritten(now time.Time, tier string, id retention.ID, units []events.Range, finding, reason string) events.Event
 	Withdraws(now time.Time, tier string, id retention.ID, units []events.Range) events.Event
 	Written(now time.Time, tier string, id retention.ID, units []events.Range) events.Event
 }

@@ -38,6 +38,8 @@ func (w *World) checkStored(event events.Event) {
 		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 	case *events.JobEnd:
 		w.checkEnd(payload)
+	case *events.JobStop:
+		w.checkStop(payload)
 	case *events.JobReset:
 		w.resetTold(payload)
 	case *events.Divergence:
@@ -49,6 +51,23 @@ func (w *World) checkStored(event events.Event) {
 
 // operatorTakes is how long it takes until somebody tries a step that is held again, once what ended trainers in it is mended.
 const operatorTakes = 10 * time.Second
+
+// checkStop finds a node that ends with the state of an earlier step than the one at which training stops, and is not named.
+func (w *World) checkStop(stop *events.JobStop) {
+	plan := w.newestPlan()
+	if w.lies || w.program != "" || plan == nil || plan.Generation != stop.Generation { // an earlier build names nobody
+		return
+	}
+	for _, n := range w.nodes {
+		if n.process == nil || n.process.dead || slices.Contains(stop.Behind, n.name) {
+			continue
+		}
+		member, _ := plan.Member(n.name)
+		if step := n.process.agent.Snapshot().Step; member.Incarnation == n.process.incarnation && step < stop.Step {
+			w.violation("training stops after step %d, and %s has made %d", stop.Step, n.name, step)
+		}
+	}
+}
 
 // checkDivergence finds a holder that is told to be astray and has its unit right, where a single copy was spoiled.
 func (w *World) checkDivergence(d *events.Divergence) {

@@ -171,8 +171,18 @@ func (c *collective) endFor(node string) {
 		}
 	}
 	p.reduced(c, c.places.layers[node]) // those that nobody else holds
-	c.leave(p)
-	p.stepped()
+	if p.node.updates == 0 {
+		c.leave(p)
+		p.stepped()
+	} else if p.updating != c {
+		p.updating = c
+		p.later(p.node.updates, func() {
+			if c.in[node] == p {
+				c.leave(p)
+				p.stepped()
+			}
+		})
+	}
 }
 
 // resumed goes on with a process that was paused in the step.

@@ -29,6 +29,7 @@ type want struct {
 	asked    retention.ID   // whose part it wants to remove
 	until    time.Duration
 	write    func()
+	fails    func()
 }
 
 // makeRoom writes once a tier has room for another part. One that is full gives up what may be given up, by the product's rule, the first
@@ -45,7 +46,7 @@ func (p *process) makeRoom(w *want) {
 	complete := retention.Told(own, w.complete)
 	spare := retention.Spare(own, complete, w.history)
 	if len(spare) == 0 || w.history.IsOutdone(w.begun) {
-		p.writing[w.name] = false
+		p.noRoom(w)
 		return
 	}
 	if retention.IsOpen(spare[0], complete, w.history) && !p.mayGo(w, spare[0]) {
@@ -53,6 +54,11 @@ func (p *process) makeRoom(w *want) {
 	}
 	p.giveUp(w, spare[0])
 	w.write()
+}
+
+func (p *process) noRoom(w *want) {
+	p.writing[w.name] = false
+	w.fails()
 }
 
 // mayGo reports whether a part counts no more. Where that is not known yet it is asked, and looked again later, or given up.
@@ -65,7 +71,7 @@ func (p *process) mayGo(w *want, part retention.Part) bool {
 	case fate != agent.Undecided:
 		return true
 	case p.now >= w.until:
-		p.writing[w.name] = false
+		p.noRoom(w)
 		return false
 	case w.asked != part.ID:
 		var units []events.Range
@@ -142,7 +148,7 @@ func (w *World) noteComplete(snapshot *events.CompleteSnapshot) {
 }
 
 // checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. A snapshot of
-// a history that was left may go for any that counts, and is of no other history once a later plan goes on from a later step.
+// a history that was left may go for any that counts, in whatever tier, and is of no other history once a later plan goes on from a later step.
 func (w *World) checkKept(name string) {
 	told, isTold := w.told[name]
 	if !isTold || w.lies || w.program != "" { // agents of an earlier build remove parts unasked
@@ -150,6 +156,9 @@ func (w *World) checkKept(name string) {
 	}
 	if !w.counts(told) {
 		w.left[told] = true
+	}
+	if w.left[told] && w.hasSnapshot() {
+		return
 	}
 	for _, id := range w.wholeOf(name) {
 		if id == told || w.counts(id) && (id.Step >= told.Step || w.left[told]) {

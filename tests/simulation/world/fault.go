@@ -83,6 +83,11 @@ var verbs = []verb{
 		n.kernel = a.seconds()
 		a.after(w, func() { n.kernel = 0 })
 	}},
+	{"update of NODE takes SECONDS", func(w *World, a args) {
+		n := a.node(w)
+		n.updates = a.seconds()
+		a.after(w, func() { n.updates = 0 })
+	}},
 	{"break NODE", func(w *World, a args) {
 		n := a.node(w)
 		if a["TIME"] != "" {

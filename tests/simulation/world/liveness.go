@@ -33,7 +33,7 @@ func (w *World) heal() {
 	w.chatter.mended, w.chatter.opened = w.faults, 0
 	w.network = newNetwork()
 	for _, n := range w.nodes {
-		n.slowness, n.reads, n.storing, n.kernel, n.breaks, n.silent, n.lies, n.blurts = 1, 1, 0, 0, 0, "", nil, ""
+		n.slowness, n.reads, n.storing, n.kernel, n.updates, n.breaks, n.silent, n.lies, n.blurts = 1, 1, 0, 0, 0, 0, "", nil, ""
 		n.disk.heal()
 		w.unhang(n)
 		for _, p := range n.processes() {

@@ -22,6 +22,7 @@ type node struct {
 	reads    float64        // what it measures of its links, over what these carry; 1 is the truth
 	storing  time.Duration  // what its state takes to tell, give, take or adopt something, beside what is usual
 	kernel   time.Duration  // what its trainer takes to give up a step
+	updates  time.Duration  // what its trainer takes to make a step of which it has all sums
 	between  bool           // where its trainer hangs, that is between steps
 	breaks   int            // so many-th of the steps that it begins breaks; zero: none
 	begun    int            // steps, since some break
@@ -52,6 +53,7 @@ type process struct {
 	state        *state
 	done         uint64                    // completed steps
 	collective   *collective               // the step under way
+	updating     *collective               // it has all sums of, and takes long
 	began        time.Duration             // when it did
 	writing      map[string]bool           // by tier: a snapshot
 	parts        map[string][]events.Event // by tier: what is being said of this node's, and what waits behind it

@@ -64,7 +64,7 @@ func (p *process) capture(a agent.Capture) {
 			continue
 		}
 		isWritten := a.Last && t.has(p.node.name, retention.ID{Step: a.Step, Plan: a.Digest})
-		if p.writing[share.Tier] || t.away || t.readOnly || isWritten {
+		if p.writing[share.Tier] || isWritten {
 			continue
 		}
 		next := &part{
@@ -76,9 +76,14 @@ func (p *process) capture(a agent.Capture) {
 			next.versions[unit], _ = p.state.find(unit, a.Step)
 			next.Units = append(next.Units, unit)
 		}
+		if finding := t.fails(); finding != "" {
+			p.tellUnwritten(share.Tier, next.ID, share.Units, finding)
+			continue
+		}
 		p.writing[share.Tier] = true
 		p.makeRoom(&want{tier: t, name: share.Tier, history: historyOf(a), complete: a.Complete[share.Tier], until: p.now + answersWithin,
-			write: func() { p.write(t, share, a, next) }})
+			write: func() { p.write(t, share, a, next) },
+			fails: func() { p.tellUnwritten(share.Tier, next.ID, share.Units, agent.FullFinding) }})
 	}
 	p.workOn()
 }
@@ -89,14 +94,38 @@ func (p *process) write(t *tier, share agent.Share, a agent.Capture, next *part)
 	t.mark(a)
 	p.later(t.takes+50*time.Millisecond+p.jitter(time.Second), func() {
 		p.writing[share.Tier] = false
-		next.Whole = !t.away && !t.readOnly
+		finding := t.fails()
+		next.Whole = finding == ""
 		t.retire(p.node.name, share.Tier, a)
 		p.checkKept(share.Tier)
 		if next.Whole {
 			p.tellPart(share.Tier, p.agent.Written(p.time(), share.Tier, next.ID, share.Units))
+			p.tellPart(failsIn(share.Tier), p.agent.Resumes(p.time(), share.Tier, next.ID, share.Units))
+		} else {
+			p.tellUnwritten(share.Tier, next.ID, share.Units, finding)
 		}
 	})
 }
+
+// fails tells what keeps a tier from being written to; empty for nothing.
+func (t *tier) fails() string {
+	switch {
+	case t.readOnly:
+		return agent.ReadOnlyFinding
+	case t.away:
+		return agent.OtherFinding
+	}
+	return ""
+}
+
+// tellUnwritten says that a part could not be written.
+func (p *process) tellUnwritten(tier string, id retention.ID, units []events.Range, finding string) {
+	reason := map[string]string{agent.FullFinding: "no room", agent.ReadOnlyFinding: "read-only", agent.OtherFinding: "no answer"}[finding]
+	p.tellPart(failsIn(tier), p.agent.Unwritten(p.time(), tier, id, units, finding, reason))
+}
+
+// failsIn is what is told of what fails in a tier: that waits for nothing else.
+func failsIn(tier string) string { return "fails in " + tier }
 
 // tellPart says what is told of this node's parts in a tier, as services/agent does: one thing after the other, and of what waits the newest.
 func (p *process) tellPart(tier string, event events.Event) {

@@ -172,9 +172,13 @@ var tellers = map[events.Kind]func(events.Event) string{
 		}
 		return says
 	}),
-	events.SnapshotRequested:   teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
-	events.TrainingStopped:     teller(func(s events.JobStop) string { return fmt.Sprintf("after step %d, on %s", s.Step, s.Tier) }),
-	events.SnapshotWritten:     teller(toldPart),
+	events.SnapshotRequested: teller(func(s events.SnapshotRequest) string { return fmt.Sprintf("of step %d", s.Step) }),
+	events.TrainingStopped:   teller(func(s events.JobStop) string { return toldStop(s) }),
+	events.SnapshotWritten:   teller(toldPart),
+	events.SnapshotResumed:   teller(toldPart),
+	events.SnapshotFailed: teller(func(f events.SnapshotFailure) string {
+		return fmt.Sprintf("step %d to %s: %s: %s", f.Step, f.Tier, f.Finding, f.Reason)
+	}),
 	events.WithdrawalRequested: teller(toldPart),
 	events.SnapshotWithdrawn:   teller(toldPart),
 	events.SnapshotCompleted:   teller(func(s events.CompleteSnapshot) string { return fmt.Sprintf("step %d", s.Step) }),
@@ -182,6 +186,14 @@ var tellers = map[events.Kind]func(events.Event) string{
 	events.ReplicaDiverged: teller(func(d events.Divergence) string {
 		return fmt.Sprintf("unit %d at step %d: %v", d.Unit, d.Step, d.Minority)
 	}),
+}
+
+func toldStop(s events.JobStop) string {
+	says := fmt.Sprintf("after step %d, on %s", s.Step, s.Tier)
+	if len(s.Behind) > 0 {
+		says += "; behind are " + strings.Join(s.Behind, " ")
+	}
+	return says
 }
 
 func toldPart(s events.SnapshotPart) string {

@@ -27,7 +27,7 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 		"script of n2 ends", "script of n2 ends for 20s", "script of n2 is gone",
 		"scripts end 3 steps on for 5s", "sample 3 steps on is bad for 10s",
 		"rename n2 3", "withhold n2 negotiation.consented for 30s", "withhold n2 shard.offered for 30s",
-		"break n2", "break n2 for 10s", "exit n2", "exit n2 for 3s", "kernel of n2 takes 40 for 20s",
+		"break n2", "break n2 for 10s", "exit n2", "exit n2 for 3s", "kernel of n2 takes 40 for 20s", "update of n2 takes 3 for 20s",
 		"start n9", "herd 4", "state of n2 takes 40 for 20s", "mute n2 for 10s", "deafen n2 for 10s",
 		"full events for 10s", "full plans for 10s", "full payloads for 10s", "full memories for 10s",
 		"uplink of s2 fails for 10s", "switch of s2 fails for 10s", "power of s2 fails for 10s",

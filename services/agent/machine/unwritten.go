@@ -1,0 +1,54 @@
+package machine
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/retention"
+)
+
+// What keeps a part of a snapshot from being written.
+const (
+	FullFinding     = "full" // its store
+	ReadOnlyFinding = "read-only"
+	RefusedFinding  = "refused" // keys or permissions do not allow it
+	SlowFinding     = "slow"
+	OtherFinding    = "other"
+)
+
+// Unwritten returns what tells that this node could not write its part of a snapshot to a tier that outlives its process, and why. The
+// event has no kind where the cluster knows: a finding is told once until the node writes there again, and of the snapshot at which all
+// stop always, for all wait for it.
+func (m *Machine) Unwritten(now time.Time, tier string, id retention.ID, units []events.Range, finding, reason string) (failed events.Event) {
+	isLast := m.negotiation != nil && m.negotiation.last.isOf(id.Step)
+	if tier == MemoryTier || m.snapshots.failing[tier] == finding && !isLast {
+		return events.Event{}
+	}
+	if m.snapshots.failing == nil {
+		m.snapshots.failing = map[string]string{}
+	}
+	m.snapshots.failing[tier] = finding
+	var tiers []string
+	for _, t := range m.settings.Tiers {
+		if t.outlives() {
+			tiers = append(tiers, t.Name)
+		}
+	}
+	said := fmt.Sprintf("%s-%s-%d-%s-%s-%t", m.incarnation, tier, id.Step, id.Plan, finding, isLast)
+	return m.speaker.First(now, said, events.SnapshotFailed, m.settings.Node, &events.SnapshotFailure{
+		Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units, Finding: finding,
+		Reason: events.Brief(reason), Tiers: tiers,
+	})
+}
+
+// Resumes returns what tells that this node writes snapshots to a tier again; the event has no kind where it never said that it could not.
+func (m *Machine) Resumes(now time.Time, tier string, id retention.ID, units []events.Range) (resumed events.Event) {
+	if m.snapshots.failing[tier] == "" {
+		return events.Event{}
+	}
+	delete(m.snapshots.failing, tier)
+	said := fmt.Sprintf("%s-%s-%d-%s", m.incarnation, tier, id.Step, id.Plan)
+	return m.speaker.First(now, said, events.SnapshotResumed, m.settings.Node,
+		&events.SnapshotPart{Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units})
+}

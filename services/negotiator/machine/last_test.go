@@ -1,0 +1,152 @@
+package machine
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+)
+
+// makes has a node tell that it made a step.
+func (w *world) makes(node string, step uint64) {
+	w.hear(events.TrainingDigested, "/node/"+node, node,
+		&events.Digests{Node: node, Incarnation: w.process[node], Generation: w.machine.state.generation(), Step: step})
+}
+
+// stopping is a cluster of two whose nodes were asked for a snapshot of step 7, with which training stops.
+func stopping(t *testing.T, stragglers ...string) *world {
+	w := newEmptyWorld(t, 2, 0)
+	w.tiers, w.stragglers = true, map[string]bool{}
+	for _, node := range stragglers {
+		w.stragglers[node] = true
+	}
+	w.begin(2)
+	w.step = 5
+	w.hear(events.StopRequested, "/user", "opticks", &events.StopRequest{Reason: "the rack is moved"})
+	w.run()
+	if w.lastStop() != 7 {
+		t.Fatalf("all stop after step %d", w.lastStop())
+	}
+	return w
+}
+
+// stores has the restorer say that the snapshot with which training stops is complete.
+func (w *world) stores() {
+	w.hear(events.SnapshotCompleted, "/restorer", "disk",
+		&events.CompleteSnapshot{Tier: "disk", Step: 7, Plan: w.machine.state.PlanDigest})
+	w.run()
+}
+
+// cannotWrite has a node tell that it could not write its part of the snapshot with which training stops.
+func (w *world) cannotWrite(node, tier, finding, reason string, tiers ...string) {
+	w.hear(events.SnapshotFailed, "/node/"+node, node, &events.SnapshotFailure{
+		Node: node, Tier: tier, Step: 7, Plan: w.machine.state.PlanDigest, Units: []events.Range{{End: 3}},
+		Finding: finding, Reason: reason, Tiers: tiers,
+	})
+	w.run()
+}
+
+// refusedStop returns why training does not stop; empty where nobody said so.
+func (w *world) refusedStop() string {
+	for _, event := range w.said {
+		if event.Kind == events.StopRefused {
+			return must[events.StopRefusal](w.t, event).Reason
+		}
+	}
+	return ""
+}
+
+// A stop was complete with the snapshots of two of three nodes, and the third ended with the model of the step before.
+func TestTrainingStopsOnceAllHaveMadeTheStepOfWhichASnapshotIsComplete(t *testing.T) {
+	w := stopping(t, "n2")
+	w.stores()
+	w.tick(20 * time.Second)
+	if w.machine.state.Stop != nil {
+		t.Fatal("it has stopped, and n2 has not made the step")
+	}
+	w.makes("n2", 7)
+	w.run()
+	if stop := w.machine.state.Stop; stop == nil || stop.Step != 7 || len(stop.Behind) > 0 {
+		t.Errorf("all have made the step: %+v", stop)
+	}
+}
+
+func TestWhoDoesNotTellThatItMadeTheLastStepIsNamedWhereTrainingStopsWithoutItsWord(t *testing.T) {
+	w := stopping(t, "n2")
+	w.stores()
+	w.restart()
+	w.tick(40 * time.Second)
+	if stop := w.machine.state.Stop; stop == nil || !slices.Equal(stop.Behind, []string{"n2"}) {
+		t.Errorf("expected n2 to be behind: %+v", stop)
+	}
+}
+
+func TestAPartThatIsWrittenTellsThatTheStepIsMade(t *testing.T) {
+	w := stopping(t, "n1", "n2") // agents of before tell nothing else
+	for _, node := range []string{"n1", "n2"} {
+		w.hear(events.SnapshotWritten, "/node/"+node, node, &events.SnapshotPart{
+			Node: node, Tier: "disk", Step: 7, Plan: w.machine.state.PlanDigest, Units: []events.Range{{End: 3}}})
+	}
+	w.run()
+	w.stores()
+	if w.machine.state.Stop == nil {
+		t.Error("it is not stopped")
+	}
+}
+
+// A full disk had all stand still for five minutes.
+func TestAStopIsCalledOffAtOnceWhereNobodyCanWriteItsSnapshot(t *testing.T) {
+	w := stopping(t)
+	w.cannotWrite("n1", "disk", "full", "no room: no space left on device", "disk")
+	w.restart()
+	if refused := w.refusedStop(); refused != "" {
+		t.Fatalf("n2 has yet to write: %s", refused)
+	}
+	w.cannotWrite("n2", "disk", "full", "no room: no space left on device", "disk")
+	refused := w.refusedStop()
+	for _, says := range []string{"step 7 cannot be written: no room: no space left on device (disk of n1, n2)", "training goes on", "ask again"} {
+		if !strings.Contains(refused, says) {
+			t.Errorf("it says %q: expected %q", refused, says)
+		}
+	}
+	if w.machine.state.Stop != nil || w.machine.state.Negotiation != nil || len(w.machine.state.Pending) > 0 {
+		t.Errorf("training does not go on: %+v, pending %v", w.machine.state.Negotiation, w.machine.state.Pending)
+	}
+}
+
+func TestAStopGoesOnWhereAnotherHolderOrAnotherTierMayHaveTheSnapshot(t *testing.T) {
+	for name, fails := range map[string]func(*world){
+		"another holder": func(w *world) { w.cannotWrite("n1", "disk", "full", "no room", "disk") },
+		"another tier": func(w *world) {
+			w.cannotWrite("n1", "disk", "full", "no room", "disk", "remote")
+			w.cannotWrite("n2", "disk", "full", "no room", "disk", "remote")
+		},
+		"another step": func(w *world) {
+			for _, node := range []string{"n1", "n2"} {
+				w.hear(events.SnapshotFailed, "/node/"+node, node, &events.SnapshotFailure{Node: node, Tier: "disk", Step: 6,
+					Plan: w.machine.state.PlanDigest, Units: []events.Range{{End: 3}}, Finding: "full", Reason: "r", Tiers: []string{"disk"}})
+			}
+			w.run()
+		},
+	} {
+		w := stopping(t)
+		fails(w)
+		if refused := w.refusedStop(); refused != "" {
+			t.Errorf("%s: %s", name, refused)
+		}
+		w.stores()
+		if w.machine.state.Stop == nil {
+			t.Errorf("%s: it has not stopped", name)
+		}
+	}
+}
+
+func TestAStopIsCalledOffWhereTheBucketRefusesAPart(t *testing.T) {
+	w := stopping(t)
+	w.cannotWrite("n1", "remote", "refused", "403", "remote")
+	if refused := w.refusedStop(); !strings.Contains(refused, "403 (remote of n1)") {
+		t.Errorf("it says %q", refused)
+	}
+}
