@@ -53,6 +53,15 @@ func free(t *testing.T) string {
 // newCluster starts a monitor and as many nodes, which have a plan of pipelines of so many stages.
 func newCluster(t *testing.T, nodes, stages, sites int) *cluster {
 	t.Helper()
+	names := make([]string, nodes)
+	for i := range names {
+		names[i] = fmt.Sprintf("n%d", i+1)
+	}
+	return newClusterOf(t, names, stages, sites)
+}
+
+func newClusterOf(t *testing.T, names []string, stages, sites int) *cluster {
+	t.Helper()
 	server, err := embedded.Start(embedded.Config{StoreDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
@@ -66,11 +75,8 @@ func newCluster(t *testing.T, nodes, stages, sites int) *cluster {
 	if err := b.Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c := &cluster{t: t, bus: b, page: free(t), sites: sites, layers: 4 * stages, step: 1200, pace: 9}
+	c := &cluster{t: t, bus: b, page: free(t), sites: sites, layers: 4 * stages, step: 1200, pace: 9, living: slices.Clone(names)}
 	c.watch(server.URL())
-	for i := range nodes {
-		c.living = append(c.living, fmt.Sprintf("n%d", i+1))
-	}
 	c.answerProbes()
 	c.describe()
 	c.measure()
@@ -248,7 +254,7 @@ func (c *cluster) measure() {
 			if i == 1 && k == 2 {
 				rate = 4e6
 			}
-			c.say(events.LinkMeasured, "/monitor", from+"_"+to,
+			c.say(events.LinkMeasured, "/monitor", fmt.Sprintf("%d-%d", i, k), // long names make no id together
 				&events.Measurement{From: from, To: to, RoundTripSeconds: 0.0004 * float64(k), BandwidthBytesPerSecond: rate})
 		}
 	}

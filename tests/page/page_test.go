@@ -62,6 +62,49 @@ func TestThePageIsReadInTheDarkAndOnAPhone(t *testing.T) {
 	phone.picture("phone")
 }
 
+func TestLongNamesFitAndDifferAndNothingIsWrittenOverAnother(t *testing.T) {
+	names := make([]string, 6)
+	for i := range names {
+		names[i] = fmt.Sprintf("ip-10-0-12-3%d-eu-central-1-compute-internal-1896%d", i, i)
+	}
+	c := newClusterOf(t, names, 3, 0)
+	for name, look := range map[string]look{"names": desk, "names-phone": {width: 390, height: 844, phone: true}} {
+		b := open(t, "http://"+c.page, look)
+		b.until(`document.querySelectorAll(".chart").length === 2`)
+		b.until(`document.querySelectorAll(".overlay text").length === 6`)
+		if cut := asks[string](b, cutOff); cut != "" {
+			t.Errorf("%s: cut off or written over another: %s", name, cut)
+		}
+		if shown := asks[int](b, `new Set([...document.querySelectorAll(".overlay text")].map((label) => label.lastChild.data)).size`); shown != 6 {
+			t.Errorf("%s: the labels of 6 nodes are %d texts", name, shown)
+		}
+		if wide := asks[int64](b, `document.documentElement.scrollWidth`); wide > look.width {
+			t.Errorf("%s: the page is %d pixels wide in a window of %d", name, wide, look.width)
+		}
+		b.picture(name)
+	}
+	b := open(t, "http://"+c.page, desk)
+	b.until(`document.querySelectorAll(".chart").length === 2`)
+	c.change(c.lose(names[3]), 3, func(string) {}) // its mark wanders over the chart as time goes on
+	c.resume()
+	b.until(`document.querySelector(".chart .event")`)
+	for range 16 {
+		time.Sleep(500 * time.Millisecond)
+		if cut := asks[string](b, cutOff); cut != "" {
+			t.Fatalf("cut off or written over another: %s", cut)
+		}
+	}
+}
+
+// cutOff returns texts of pictures that lie outside of these, or over another.
+const cutOff = `[...document.querySelectorAll(".overlay, .chart")].flatMap((picture) => {
+	const frame = picture.getBoundingClientRect(), texts = [...picture.querySelectorAll("text")];
+	const boxes = texts.map((text) => text.getBoundingClientRect());
+	const over = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+	return texts.filter((_, i) => boxes[i].left < frame.left - 1 || boxes[i].right > frame.right + 1 ||
+		boxes.some((other, k) => k !== i && over(boxes[i], other))).map((text) => text.lastChild.data);
+}).join("; ")`
+
 func TestAThousandNodesAreSeenWithinASecondAndEachEventWithinAnother(t *testing.T) {
 	c := newCluster(t, 1000, 8, 8)
 	b := open(t, "http://"+c.page, desk)

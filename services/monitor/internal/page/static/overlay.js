@@ -21,7 +21,9 @@ function health(pair, usual) {
 const worst = (group) => Object.keys(states).find((state) => group.states[state]) ?? 'training';
 
 function places(groups) {
-  const all = groups.reduce((sum, group) => sum + group.nodes, 0), far = groups.length > 1 ? middle - 52 : 0;
+  const all = groups.reduce((sum, group) => sum + group.nodes, 0);
+  const beside = all === groups.length ? Math.max(...groups.map(({ name }) => wide(named(name)))) : 0; // long names of nodes stand beside the circle
+  const far = groups.length > 1 ? middle - Math.max(52, Math.min(96, 30 + beside)) : 0;
   return new Map(groups.map((group, i) => {
     const angle = (2 * Math.PI * i) / groups.length - Math.PI / 2;
     const radius = all === groups.length ? (groups.length > 16 ? 7 : 11) : Math.max(7, Math.min(34, 60 * Math.sqrt(group.nodes / all)));
@@ -59,11 +61,20 @@ function says(pair, usual) {
   return `${pair.a === pair.b ? `within ${pair.a}` : `${pair.a} – ${pair.b}`}: ${parts.join(', ')}`;
 }
 
-// fitted is a name cut at its front to so many pixels: ends tell nodes of one host or cloud apart.
-const fitted = (name, room) => {
-  const letters = Math.max(5, Math.floor(room / 6.6));
-  return name.length <= letters ? name : `…${name.slice(1 - letters)}`;
-};
+const pen = document.createElement('canvas').getContext('2d');
+
+// wide is how wide a text is in the picture, whose letters style.css sets.
+function wide(text) {
+  pen.font = `15px ${getComputedStyle(document.body).fontFamily}`;
+  return pen.measureText(text).width;
+}
+
+// fitted is a name cut at its front to the room that it has: ends tell nodes of one host or cloud apart.
+function fitted(name, room) {
+  let from = 0, shown = name;
+  while (wide(shown) > room && from < name.length - 1) shown = `…${name.slice(from += 1)}`;
+  return shown;
+}
 
 // label stands outside of the circle beside a node, and below a group.
 function label(by, { x, y, radius, group, angle }) {
@@ -74,7 +85,7 @@ function label(by, { x, y, radius, group, angle }) {
   return make('text', {
     x: from, y: isNode ? y + 4 + Math.sin(angle) * (far + 4) : y + far + 9,
     'text-anchor': side > 0.1 ? 'start' : side < -0.1 ? 'end' : 'middle',
-  }, make('title', {}, group.name), rest + fitted(named(group.name), room - 6.6 * (rest.length + tail.length)) + tail);
+  }, make('title', {}, group.name), rest + fitted(named(group.name), room - wide(rest + tail)) + tail);
 }
 
 function note(links, usual) {

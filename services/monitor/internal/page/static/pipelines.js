@@ -28,7 +28,7 @@ function block(one, alone, total) {
   return make('button', {
     type: 'button', class: `stage ${state}${alone.has(node) ? ' alone' : ''}`, 'data-key': node, tabindex: -1,
     title: describe(one, alone), 'aria-label': describe(one, alone), style: { flex: `${(end - first) / total} 1 0` },
-  }, `${states[state]} ${node}`.trim(), make('small', {}, end - first === 1 ? `${first}` : `${first}–${end - 1}`));
+  }, make('span', { class: 'name' }, make('bdi', {}, `${states[state]} ${node}`.trim())), make('small', {}, end - first === 1 ? `${first}` : `${first}–${end - 1}`));
 }
 
 function blocks(plan, alone) {
