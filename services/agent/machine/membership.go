@@ -34,6 +34,7 @@ func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 	m.membership, m.incarnation, m.replaced, m.tookBack = joining, incarnation, false, m.tookBack || back
 	m.newest, m.plan, m.pending, m.overtaking, m.reread = newest{}, nil, nil, nil, 0
 	m.ended, m.promise, m.awaited, m.stuck, m.asked = nil, nil, 0, false, nil
+	m.snapshots.failing = nil // who hears of the join forgets what was told
 	agentSeconds := 0.0
 	if !m.settings.Started.IsZero() {
 		agentSeconds = max(now.Sub(m.settings.Started).Seconds(), 0)

@@ -17,21 +17,27 @@ const mendTier = "see the logs of the agents (snapshot not written): a disk that
 // not complete when two behind it were being written is late.
 func (d *doctor) snapshots(ctx context.Context) (all []Finding) {
 	known := overlay.New()
-	kinds := append([]events.Kind{events.TrainingReset}, overlay.SnapshotKinds...)
+	kinds := append([]events.Kind{events.TrainingReset, events.TrainingStopped, events.TrainingCompleted, events.JoinRequested, events.NodeLost, events.NodeExited},
+		overlay.SnapshotKinds...)
 	if err := connect.Read(ctx, d.bus, kinds, connect.Span{}, known.Take); err != nil {
 		return found(wrong, "see whether this user may read the log", "%v", err)
 	}
 	for _, tier := range known.Snapshots() {
-		switch now := time.Now(); {
+		now := time.Now()
+		says, todo := tier.SaysFailing(now)
+		if says != "" {
+			all = append(all, found(warning, todo, "%s", says)...)
+		}
+		switch {
 		case tier.Overdue > 0:
 			all = append(all, found(warning, mendTier, "%s", tier.Says(now))...)
-		default:
+		case tier.Step > 0:
 			all = append(all, found(fine, "", "%s: that of step %d is complete, %v ago", tier.Tier, tier.Step,
 				now.Sub(tier.At).Round(time.Second))...)
 		}
 	}
 	if len(all) == 0 {
-		return found(fine, "", "none was written: without REKNIT_SNAPSHOT_* nobody takes any")
+		return found(fine, "", "none was written, and no node tells that it could not: without REKNIT_SNAPSHOT_* nobody takes any")
 	}
 	return all
 }

@@ -33,8 +33,8 @@ func (o *Overview) judge() {
 			"the job is complete, and its nodes ended with different models: reknit history names the units")
 	}
 	for _, tier := range o.Snapshots {
-		if o.End == nil && o.Stop == nil && o.Diverged == 0 && tier.Late(o.Step) {
-			o.Problems = append(o.Problems, tier.Says(time.Now())+": the agents' logs say why (snapshot not written)")
+		if says := o.saysTier(tier, time.Now()); says != "" && o.End == nil && o.Stop == nil && o.Diverged == 0 {
+			o.Problems = append(o.Problems, says)
 		}
 	}
 	if o.isDeserted() && o.Nodes[overlay.Silent] > 0 && o.Change != nil && o.Change.Held != nil { // before that nobody knows yet
@@ -47,6 +47,20 @@ func (o *Overview) judge() {
 	if o.Generation == 0 && (o.Change == nil || o.Change.Held == nil) {
 		o.Problems = append(o.Problems, "there is no plan: reknit explain says for whom the first one waits")
 	}
+}
+
+// saysTier tells what is wrong with the snapshots of a tier, and what helps; empty for nothing.
+func (o *Overview) saysTier(tier overlay.Snapshot, now time.Time) string {
+	failing, todo := tier.SaysFailing(now)
+	switch {
+	case failing == "" && tier.Late(o.Step):
+		return tier.Says(now) + ": the agents' logs say why (snapshot not written)"
+	case failing != "" && tier.Late(o.Step):
+		failing = tier.Says(now) + "; " + failing
+	case failing == "":
+		return ""
+	}
+	return Trouble{failing, todo}.String()
 }
 
 // Troubles are those of training.

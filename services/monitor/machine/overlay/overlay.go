@@ -87,6 +87,9 @@ func (o *Overlay) Take(event events.Event) {
 			o.told[event.Subject] = &told{}
 		}
 		o.told[event.Subject].take(event)
+		if event.Kind == events.JoinRequested || event.Kind == events.NodeLost || event.Kind == events.NodeExited {
+			o.endsFailing(event.Subject)
+		}
 	case slices.Contains(LinkKinds, event.Kind):
 		o.takeLink(event)
 	case slices.Contains(SnapshotKinds, event.Kind):
@@ -131,8 +134,11 @@ func (o *Overlay) Has(node string) bool {
 
 // endAll takes that all processes ended which had asked for a place by then: the job is complete, or stopped. It is told again each day.
 func (o *Overlay) endAll(at time.Time) {
-	for _, told := range o.told {
-		told.gone = told.gone || !told.joined.After(at)
+	for node, told := range o.told {
+		if !told.joined.After(at) {
+			told.gone = true
+			o.endsFailing(node)
+		}
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // SnapshotKinds are the events that tell of snapshots.
-var SnapshotKinds = []events.Kind{events.SnapshotCompleted, events.SnapshotOverdue}
+var SnapshotKinds = []events.Kind{events.SnapshotCompleted, events.SnapshotOverdue, events.SnapshotFailed, events.SnapshotResumed}
 
 // Snapshot is what the log tells last of a tier of snapshots.
 type Snapshot struct {
@@ -22,7 +22,10 @@ type Snapshot struct {
 	Overdue   uint64         `json:"overdue,omitempty"`   // step of one behind it that is not complete; zero: none is late
 	Unwritten []events.Range `json:"unwritten,omitempty"` // units of that which nobody wrote
 
-	before uint64 // Every, before the last was complete
+	Failing []Failing `json:"failing,omitempty"` // nodes that cannot write to it, in the order of their names
+
+	before  uint64 // Every, before the last was complete
+	failing map[string]Failing
 }
 
 // lateTurns is how many snapshots in a row may be missing. One that takes longer to write than lies between two has the next
@@ -45,7 +48,7 @@ func NewestOf(tiers []Snapshot) (newest Snapshot) {
 // Late reports whether snapshots that were to be complete by a step are not.
 func (s Snapshot) Late(step uint64) bool {
 	if s.Step == 0 {
-		return s.Overdue > 0
+		return s.Overdue > 0 || len(s.Failing) > 0
 	}
 	return s.Every > 0 && step > s.Step+lateTurns*s.Every
 }
@@ -69,7 +72,7 @@ func (s Snapshot) Says(now time.Time) string {
 // Snapshots lists what is known of each tier, in the order of their names.
 func (o *Overlay) Snapshots() (all []Snapshot) {
 	for _, tier := range slices.Sorted(maps.Keys(o.snapshots)) {
-		all = append(all, *o.snapshots[tier])
+		all = append(all, o.snapshots[tier].known())
 	}
 	return all
 }
@@ -90,6 +93,8 @@ func (o *Overlay) takeSnapshot(event events.Event) {
 			s := o.tier(told.Tier)
 			s.Overdue, s.Unwritten = told.Step, told.Units
 		}
+	default:
+		o.takeFailing(event)
 	}
 }
 

@@ -81,3 +81,41 @@ func TestASnapshotThatAStopAskedForTellsNothingOfTheUsualSteps(t *testing.T) {
 		expect(step+399, 100)
 	}
 }
+
+// Ten snapshots in a row were not written, and status and doctor knew of none that was to be.
+func TestWhoCannotWriteSnapshotsIsNamedSinceItToldSoUntilItWritesAgainOrItsProcessEnds(t *testing.T) {
+	o, at := New(), time.Unix(1000, 0)
+	say := func(kind events.Kind, node string, payload events.Payload) {
+		at = at.Add(time.Minute)
+		event := events.Speaker{Source: "/node/" + node, Cluster: "c"}.First(at, fmt.Sprint(at), kind, node, payload)
+		event.Logged = at
+		o.Take(event)
+	}
+	plan, units := events.Digest([]byte("plan")), []events.Range{{End: 2}}
+	fails := func(node, finding string) {
+		say(events.SnapshotFailed, node, &events.SnapshotFailure{Node: node, Tier: "disk", Step: 20, Plan: plan, Units: units,
+			Finding: finding, Reason: "no room: no space left on device", Tiers: []string{"disk"}})
+	}
+	says := func() string {
+		says, todo := o.Snapshots()[0].SaysFailing(at)
+		return strings.TrimSpace(says + " " + todo)
+	}
+	fails("s2", "full")
+	fails("s1", "full")
+	fails("s2", "read-only")
+	if got := says(); !strings.HasPrefix(got, "s1, s2 cannot write snapshots to disk, since ") ||
+		!strings.Contains(got, "2m0s ago: no room: no space left on device (full) make room there") {
+		t.Errorf("it says %q", got)
+	}
+	if tier := o.Snapshots()[0]; !tier.Late(20) {
+		t.Errorf("none was ever complete: %+v", tier)
+	}
+	say(events.SnapshotResumed, "s1", &events.SnapshotPart{Node: "s1", Tier: "disk", Step: 40, Plan: plan, Units: units})
+	if got := says(); !strings.HasPrefix(got, "s2 cannot write") || !strings.Contains(got, "mount the disk") {
+		t.Errorf("s1 writes again, and it says %q", got)
+	}
+	say(events.NodeLost, "s2", &events.NodeState{Node: "s2", Incarnation: "i"})
+	if got := says(); got != "" {
+		t.Errorf("the process of s2 has ended, and it says %q", got)
+	}
+}

@@ -115,6 +115,8 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 	case training > 0 && !v.overlay.Stepless() && v.progress.late(now) != "" &&
 		len(status.Delayed) == 0:
 		return Trouble, v.progress.late(now)
+	case len(status.failing(now)) > 0:
+		return Trouble, status.failing(now)
 	case len(status.late()) > 0:
 		return Trouble, status.late()[0].Says(now)
 	case training == 1:
@@ -126,6 +128,16 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 // late are the tiers of snapshots of which none is complete for too long.
 func (s Status) late() []overlay.Snapshot {
 	return slices.DeleteFunc(slices.Clone(s.Snapshots), func(tier overlay.Snapshot) bool { return !tier.Late(s.Step) })
+}
+
+// failing tells which nodes cannot write snapshots, of the first tier of which that is known; empty: all can.
+func (s Status) failing(now time.Time) string {
+	for _, tier := range s.Snapshots {
+		if says, todo := tier.SaysFailing(now); says != "" {
+			return says + ". " + todo
+		}
+	}
+	return ""
 }
 
 // underWay returns the newest change that is not done with.

@@ -347,3 +347,14 @@ func TestSnapshotsThatAreLateAreTrouble(t *testing.T) {
 		t.Errorf("it is %v s old", age)
 	}
 }
+
+func TestAPageNamesWhoCannotWriteSnapshots(t *testing.T) {
+	l := newLog()
+	l.commit(plan(1))
+	l.beat(30, four...)
+	l.say(events.SnapshotFailed, "n2", &events.SnapshotFailure{Node: "n2", Tier: "disk", Step: 20, Plan: events.Digest(nil),
+		Units: []events.Range{{End: 1}}, Finding: "read-only", Reason: "read-only file system", Tiers: []string{"disk"}})
+	if status := l.status(); status.Level != Trouble || !strings.HasPrefix(status.Says, "n2 cannot write snapshots to disk, since ") {
+		t.Errorf("the page says %q", status.Says)
+	}
+}

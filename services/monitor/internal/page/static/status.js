@@ -54,6 +54,6 @@ listen(['now', 'plan'], () => {
       + 'how long passes and steps took before. It is compared with the first steps under the plan, and again where those change by a tenth'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
     figure('Generation', now.generation || '–'),
-    ...(now.snapshots ?? []).map((tier) => figure(`Snapshot, ${tier.tier}`, tier.step ? `step ${tier.step.toLocaleString('en')}` : '–', tier.step ? `${Math.max(0, now.step - tier.step)} steps back` : 'none is complete yet',
+    ...(now.snapshots ?? []).map((tier) => figure(`Snapshot, ${tier.tier}`, tier.step ? `step ${tier.step.toLocaleString('en')}` : '–', tier.step ? `${Math.max(0, now.step - tier.step)} steps back` : tier.failing ? count(tier.failing.length, 'node cannot write', 'nodes cannot write') : 'none is complete yet',
       `the newest that all units are written of${tier.step ? `, at ${new Date(tier.at).toLocaleTimeString()}` : ''}`)));
 });
