@@ -18,15 +18,19 @@ type Stretch struct {
 const MostStretches = 1024
 
 // Position returns how many samples training has consumed after so many steps that count. Before the oldest stretch
-// that is remembered, steps are taken to be like its own. Where nothing is remembered they are taken to be like
-// those to come.
+// that is remembered, steps are taken to be like its own, as far as there were samples before it: the batch may have been
+// smaller then. Where nothing is remembered they are taken to be like those to come.
 func (d Data) Position(step uint64, globalBatch int) uint64 {
-	for i, stretch := range slices.Backward(d) {
-		if stretch.FirstStep <= step || i == 0 {
+	for _, stretch := range slices.Backward(d) {
+		if stretch.FirstStep <= step {
 			return stretch.Samples + (step-stretch.FirstStep)*uint64(stretch.GlobalBatch)
 		}
 	}
-	return step * uint64(globalBatch)
+	if len(d) == 0 {
+		return step * uint64(globalBatch)
+	}
+	before := (d[0].FirstStep - step) * uint64(d[0].GlobalBatch)
+	return d[0].Samples - min(before, d[0].Samples)
 }
 
 // From returns the stretches where a plan goes on at a position, and trains so many samples a step from there.

@@ -19,6 +19,15 @@ func TestWhatBeginsWithStepsOfAnotherClusterGoesOnAtTheirPosition(t *testing.T) 
 	}
 }
 
+func TestNoStepStandsBeforeTheFirstSample(t *testing.T) {
+	data := Data{}.From(41, 446, 12) // 41 steps of fewer samples came before, and the log that told of them is lost
+	for step, want := range map[uint64]uint64{0: 0, 3: 0, 4: 2, 40: 434, 41: 446} {
+		if got := data.Position(step, 12); got != want {
+			t.Errorf("position %d at step %d, expected %d", got, step, want)
+		}
+	}
+}
+
 func TestTheBatchThatStaysIsOneStretch(t *testing.T) {
 	data := from(from(from(nil, 0, 12), 40, 12), 39, 12)
 	if len(data) != 1 || data.Position(42, 0) != 42*12 {
