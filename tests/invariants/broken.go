@@ -2,9 +2,9 @@ package invariants
 
 import "github.com/reknit/reknit/events"
 
-// broken finds a step that cannot end and is not given up by all, or is given up again for another node that tells of
+// Broken finds a step that cannot end and is not given up by all, or is given up again for another node that tells of
 // it. The log may end before the negotiator had heard.
-var broken = Invariant{"a step that breaks is given up once, by all", func(log *Log) []Violation {
+var Broken = Invariant{"a step that breaks is given up once, by all", func(log *Log) []Violation {
 	var violations []Violation
 	told, abandoned := map[uint64]string{}, uint64(0)
 	for entry, opening := range said[*events.Opening](log, events.NegotiationOpened) {

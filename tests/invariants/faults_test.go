@@ -92,10 +92,10 @@ var faults = map[string]fault{
 	"promises are freed though they are asked again": {superseded, func(s *story) {
 		retell(s, lastOf(s, events.Aborted), func(abort *events.Abort) { abort.Superseded = !abort.Superseded })
 	}},
-	"a broken step is forgotten": {broken, func(s *story) {
+	"a broken step is forgotten": {Broken, func(s *story) {
 		s.insert(firstOf(s, events.DisconnectRequested), func(s *story) { s.breaks("n1", 3) })
 	}},
-	"a broken step is given up twice": {broken, func(s *story) {
+	"a broken step is given up twice": {Broken, func(s *story) {
 		for i, at := range positions(s, events.NegotiationOpened)[2:4] {
 			retell(s, at, func(opening *events.Opening) {
 				opening.Abandon = true
@@ -103,7 +103,7 @@ var faults = map[string]fault{
 			})
 		}
 	}},
-	"training goes on though a step broke": {broken, func(s *story) {
+	"training goes on though a step broke": {Broken, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) {
 			opening.Changes[0] = events.Change{Kind: events.ChangeBroken, Node: "n1", Cause: "c"}
 		})

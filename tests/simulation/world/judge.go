@@ -65,8 +65,8 @@ func (w *World) judgeOften() {
 }
 
 // ofOneLog are what holds within a log and not over two: nobody closes what was open in one that is gone, and in an empty one a negotiator
-// counts its holds from the first again.
-var ofOneLog = []string{invariants.Ended.Says, invariants.Answered.Says, invariants.Identified.Says}
+// counts its holds from the first again. A step that broke is none in a log that knows of no plan yet.
+var ofOneLog = []string{invariants.Ended.Says, invariants.Broken.Says, invariants.Answered.Says, invariants.Identified.Says}
 
 // judgeLog tells what is wrong with the log, until something is. A request may wait for its answer until the run ends.
 func (w *World) judgeLog(ended bool) {
