@@ -56,17 +56,17 @@ func look(ctx context.Context, b *bus.Bus) (known *overlay.Overlay, heard map[st
 }
 
 // Missing returns how far training has come, in completed steps, and who is missing of those who had a place, and why, as the log and
-// heartbeats tell. Names are ids.
-func Missing(ctx context.Context, b *bus.Bus) (step uint64, who []string, err error) {
+// heartbeats tell. Names are ids. The newest complete snapshot that outlives its processes has step 0 where there is none.
+func Missing(ctx context.Context, b *bus.Bus) (step uint64, who []string, newest overlay.Snapshot, err error) {
 	known, heard, err := look(ctx, b)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, newest, err
 	}
 	nodes := known.Nodes(heard)
 	for _, node := range nodes {
 		step = max(step, node.Step)
 	}
-	return step, missing(nodes), nil
+	return step, missing(nodes), overlay.NewestOf(known.Snapshots()), nil
 }
 
 // read returns what the log tells of nodes.

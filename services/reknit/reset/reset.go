@@ -79,13 +79,12 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
-	step, missing, err := inventory.Missing(ctx, b)
+	step, missing, newest, err := inventory.Missing(ctx, b)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out,
-		"All is given up that was trained in %s%s, to step %d or further: under generation %d, which began at step %d on %s, and before\n",
-		b.Cluster(), o.since(), max(step, plan.ResumeStep), plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
+	fmt.Fprintf(out, "%s. Generation %d began at step %d on %s\n", o.givesUp(b.Cluster(), max(step, plan.ResumeStep), newest),
+		plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
 	for _, one := range missing {
 		fmt.Fprintln(out, names.Shown(one))
 	}
@@ -94,7 +93,7 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	case !asks:
 		return tell.UsageError{Err: errors.New("nobody is there to ask: --yes gives it up without asking")}
 	default:
-		fmt.Fprintf(out, "Type %s to give it up: ", b.Cluster())
+		fmt.Fprintf(out, "Type %s to do so: ", b.Cluster())
 		if typed, _ := bufio.NewReader(in).ReadString('\n'); strings.TrimSpace(typed) != b.Cluster() {
 			return errors.New("nothing was given up")
 		}
@@ -102,11 +101,20 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	return o.ask(ctx, b, names, out)
 }
 
-func (o options) since() string {
-	if o.snapshots {
-		return " since its newest snapshot"
+// givesUp says what is given up of what was trained to a step.
+func (o options) givesUp(cluster string, step uint64, newest overlay.Snapshot) string {
+	switch {
+	case !o.snapshots:
+		return fmt.Sprintf("All is given up that was trained in %s, to step %d or further", cluster, step)
+	case newest.Step == 0:
+		return fmt.Sprintf("What was trained in %s is given up behind the newest snapshot that nodes can read, to step %d or further; the log "+
+			"tells of no snapshot that is complete", cluster, step)
+	case newest.Step >= step:
+		return fmt.Sprintf("Nothing is given up that is known: training in %s has come to step %d, and the snapshot of step %d is complete (%s)",
+			cluster, step, newest.Step, newest.Tier)
 	}
-	return ""
+	return fmt.Sprintf("What was trained in %s is given up behind step %d, of which a snapshot is complete (%s): to step %d or further",
+		cluster, newest.Step, newest.Tier, step)
 }
 
 func (o options) goesOn() string {

@@ -70,6 +70,28 @@ func (s *site) run(typed string, arguments ...string) (printed string, err error
 	return output.String(), err
 }
 
+// A complete job was to be trained longer from its last snapshot, and the command said that all was given up.
+func TestWhatIsGivenUpBehindASnapshotIsToldAndWhereItIsNothing(t *testing.T) {
+	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r", Snapshots: true})
+	s.plan()
+	for _, c := range []struct {
+		complete uint64
+		says     string
+	}{
+		{0, "the log tells of no snapshot that is complete"},
+		{30, "What was trained in c is given up behind step 30, of which a snapshot is complete (disk): to step 40 or further"},
+		{40, "Nothing is given up that is known: training in c has come to step 40, and the snapshot of step 40 is complete (disk)"},
+	} {
+		if c.complete > 0 {
+			s.publish(events.Speaker{Source: "/restorer", Cluster: "c"}.First(time.Now(), c.says, events.SnapshotCompleted, "disk",
+				&events.CompleteSnapshot{Tier: "disk", Step: c.complete, Plan: events.Digest(nil)}))
+		}
+		if printed, _ := s.run("no\n", "--from-snapshot"); !strings.Contains(printed, c.says) {
+			t.Errorf("it says %q: expected %q", printed, c.says)
+		}
+	}
+}
+
 func TestNothingIsGivenUpUnlessTheNameOfTheClusterIsTyped(t *testing.T) {
 	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r"})
 	if _, err := s.run("c\n"); err == nil || !strings.Contains(err.Error(), "nothing was trained") {
