@@ -22,7 +22,9 @@ type Change struct {
 	Held       *events.Hold     `json:"held,omitempty"`    // why no plan was possible, as the cluster said last
 	Waiting    *events.Deferral `json:"waiting,omitempty"` // why none was better than to wait
 	// Abandoned is whether the step under way was given up for it. Nobody trains then until there is a plan.
-	Abandoned    bool             `json:"abandoned,omitempty"`
+	Abandoned bool `json:"abandoned,omitempty"`
+	// Recalled is whether the log had lost the plan before, and nodes told it: those that join again were there all the time.
+	Recalled     bool             `json:"recalled,omitempty"`
 	Phases       []Phase          `json:"phases"`       // in order; they add up to the total, unless one is under way
 	TotalSeconds float64          `json:"totalSeconds"` // until now, where it is pending or negotiated
 	StallSeconds float64          `json:"stallSeconds"` // the longest that a trainer saw, beyond one usual step
@@ -152,9 +154,13 @@ func (c Change) What() string {
 		return "no change"
 	}
 	var parts []string
-	for _, kind := range kindsOf(c.Changes) {
+	changes := c.Changes
+	if c.Recalled {
+		changes = claims(changes)
+	}
+	for _, kind := range kindsOf(changes) {
 		var of []string
-		for _, change := range c.Changes {
+		for _, change := range changes {
 			if change.Kind == kind {
 				of = append(of, strings.TrimSuffix(change.Node+"-"+change.Peer, "-"))
 			}
@@ -165,7 +171,29 @@ func (c Change) What() string {
 		}
 		parts = append(parts, part)
 	}
+	if c.Recalled {
+		parts = append(parts, "for the log was lost or replaced")
+	}
 	return strings.Join(parts, ", ")
+}
+
+// claims puts one claim in the place of the failure and the join of each node that has both: its process lived, and the log forgot it.
+func claims(changes []events.Change) (all []events.Change) {
+	failed, joined := map[string]bool{}, map[string]bool{}
+	for _, change := range changes {
+		failed[change.Node] = failed[change.Node] || change.Kind == events.ChangeFailure
+		joined[change.Node] = joined[change.Node] || change.Kind == events.ChangeJoin
+	}
+	for _, change := range changes {
+		switch {
+		case change.Kind == events.ChangeJoin && failed[change.Node]:
+			change.Kind = "claim"
+		case change.Kind == events.ChangeFailure && joined[change.Node]:
+			continue
+		}
+		all = append(all, change)
+	}
+	return all
 }
 
 // kindsOf lists the kinds of changes, each once, in their order.

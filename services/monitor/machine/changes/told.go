@@ -36,6 +36,7 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	for _, a := range g.attempts {
 		told.Attempts = append(told.Attempts, a.told(now))
 		told.Abandoned = told.Abandoned || a.opening.Abandon
+		told.Recalled = told.Recalled || len(a.opening.Recalls) > 0
 	}
 	if told.State == Pending || told.State == Negotiating {
 		told.Held, told.Waiting = g.hold, g.deferral
