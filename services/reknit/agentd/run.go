@@ -125,7 +125,9 @@ func (p *parent) hold(released <-chan struct{}, signals int) {
 			slog.Warn("what the trainer left is kept until others hold it: the agent gives it to nodes that join, and ends then. Two "+
 				"signals end it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
 		case <-p.signals:
-			signals--
+			if signals--; signals == 0 {
+				slog.Warn("the agent ends, and keeps nothing of what its trainer left: it comes from others that hold it, or from a snapshot")
+			}
 		}
 	}
 }
@@ -199,6 +201,9 @@ func (p *parent) hearRefusal() {
 	}
 }
 
+const keepsNothing = "the trainer ends now, and its agent with it, which keeps nothing of what the trainer held: it comes from others that " +
+	"hold it, or from a snapshot"
+
 // ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal itself; whoever was
 // asked before ends, whether it hears or not.
 func (p *parent) ask(signal os.Signal) {
@@ -214,6 +219,7 @@ func (p *parent) ask(signal os.Signal) {
 	case p.asked:
 		p.child.signal(syscall.SIGKILL)
 	case p.leaving:
+		slog.Warn(keepsNothing, "signal", signal)
 		p.killed = time.After(lastWords)
 	}
 	p.asked = true

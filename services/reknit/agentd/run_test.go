@@ -190,8 +190,11 @@ func TestASecondSignalEndsATrainerThatHearsNone(t *testing.T) {
 func TestTwoSignalsThatComeWhileATrainerIsStartedAgainAreBothHeard(t *testing.T) {
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGINT // behind the one by which it holds
-	began := time.Now()
+	log, began := hearLog(t), time.Now()
 	(&parent{signals: signals}).hold(nil, 1)
+	if !strings.Contains(log.String(), "keeps nothing of what its trainer left") {
+		t.Errorf("it does not say what that ends: %s", log)
+	}
 	if took := time.Since(began); took >= holdQuiet {
 		t.Errorf("it held for %v beyond the second signal", took)
 	}
