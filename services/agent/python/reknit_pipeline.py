@@ -251,6 +251,7 @@ class Layers:
         self.held, self.trained = {}, range(0)  # by number; what was trained before is held until a step is made without it
         self._there = set()  # units whose memory has what is to be gone on from
         self.taken = 0  # times that state came from others
+        self._told = set()  # of settings that this replaced
         self.has_own_buffers = False
         self.sizes, self._parameters, digests, firsts = [], [], [], []
         for n in range(count):
@@ -269,7 +270,9 @@ class Layers:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(n)
             module = self.build(n)
-        return Layer(module, reknit_state.State(module, self.optimizer(module.parameters()), unit_bytes=math.inf))
+        state = reknit_state.State(module, self.optimizer(module.parameters()), unit_bytes=math.inf)
+        state.told = self._told
+        return Layer(module, state)
 
     def profiles(self, numbers):
         """Returns what the planner is told of each layer, of which so many numbers go to the next.

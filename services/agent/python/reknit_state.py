@@ -56,6 +56,7 @@ class State:
         self._versions = []  # of the parameters when the step began
         self._made = []  # of the parameters when it was made, until what the script does behind it is kept
         self.taken = 0  # times that the state came from others
+        self.told = set()  # of settings that this replaced; the layers of a pipeline have one
         self.spoil = lambda: None  # tells the agent that nobody may go on from what the units have
         self._adopted = []  # pairs of a tensor and what it was when the state was taken in the middle of a step
 
@@ -242,7 +243,8 @@ class State:
             self._versions, self.taken = [], self.taken + 1
         self.undo()
         if took and self.taken == 1:
-            for told in reknit_optimizer.other_settings(own, self._all_settings()):
+            for told in sorted(set(reknit_optimizer.other_settings(own, self._all_settings())) - self.told):
+                self.told.add(told)
                 reknit.say(f"reknit: {told}: a job's settings move with its state. To change one, set it from step.index before step.commit()")
 
     def _all_settings(self):

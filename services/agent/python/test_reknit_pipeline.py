@@ -1,6 +1,8 @@
 """What reknit_pipeline.py promises: whatever the plan, processes train what one process trains. tests/torch kills some."""
 
+import contextlib
 import functools
+import io
 import math
 import os
 import threading
@@ -387,6 +389,22 @@ class Sums(unittest.TestCase):
         self.assertRegex(wrong, "expected the settings of a, c, got others: set them from step.index")
         (*_, tied), _ = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)]], (0, 0)), "Plane", 0, 1)
         self.assertRegex(tied, "reknit drain NODE.*: a against b$")
+
+
+class Settings(unittest.TestCase):
+    def test_a_setting_that_the_state_of_others_replaced_is_told_once_for_all_layers(self):
+        def layers(rate):
+            return reknit_pipeline.Layers(build, LAYERS, lambda parameters: torch.optim.SGD(parameters, lr=rate))
+        given, joiner, said = layers(0.1), layers(0.5), io.StringIO()
+        with contextlib.redirect_stderr(said):
+            for n in range(LAYERS):
+                state, own = given._make(n).state, joiner._make(n).state
+                memories = [bytearray(size) for size in own.sizes]
+                own.move_in(memories)
+                for unit, memory in enumerate(memories):
+                    state.fill(state.views(unit, memory))
+                own.adopt(1, range(len(memories)))
+        self.assertEqual(1, said.getvalue().count("lr of optimizer.param_groups[0] is 0.1"), said.getvalue())
 
 
 if __name__ == "__main__":
