@@ -42,6 +42,7 @@ _ABORT, _COMPLETED, _READY, _PHASE, _WORK, _STILL, _OUT = range(7)  # words of t
 _BETWEEN, _IN_STEP, _APPLYING, _CHANGING = range(4)  # phases
 _NEITHER, _COMPUTING, _WAITING = range(3)  # kinds of work
 _GOES_OUT = (1 << 64) - 1  # the state is being copied out
+_ASK_SECONDS = 60.0  # for a shared key, until it is asked for again
 _WAIT_SECONDS = 60.0  # for another agent where the one before ended
 _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is to end with it
 _END_SECONDS = 60  # for an interpreter to end after an error that nobody caught
@@ -288,12 +289,18 @@ class Job:
         """Sets a key that the trainers of a generation share."""
         self._agent.call("PUT", _key(generation, key), value)
 
-    def get(self, generation, key, wait=60.0):
-        """Returns the value of a shared key once it is set.
+    def get(self, generation, key, wait=None):
+        """Returns the value of a shared key, bytes, once it is set.
 
-        It raises KeyError after the wait, and StepAborted where the step is given up.
+        wait: seconds until it raises KeyError; None waits for whoever is to set it. StepAborted: the step is given up, as where that
+        one has ended or hangs.
         """
-        return self._agent.call("GET", f"{_key(generation, key)}?wait={wait}")
+        while True:
+            try:
+                return self._agent.call("GET", f"{_key(generation, key)}?wait={_ASK_SECONDS if wait is None else wait}")
+            except KeyError:
+                if wait is not None:
+                    raise KeyError(f"{key}: expected that a trainer of generation {generation} sets it within {wait} s") from None
 
     def add(self, generation, key, number):
         """Adds to a shared key that is a number, and returns the sum."""

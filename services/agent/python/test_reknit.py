@@ -784,8 +784,15 @@ class WithAnAgent(unittest.TestCase):
         job = self.join()
         job.set(1, "a/key", b"value")
         self.assertEqual(b"value", job.get(1, "a/key"))
-        with self.assertRaises(KeyError):
+        with self.assertRaisesRegex(KeyError, "another: expected that a trainer of generation 1 sets it within 0 s"):
             job.get(1, "another", wait=0)
+
+    def test_who_sets_a_value_late_is_waited_for(self):
+        job = self.join()
+        with unittest.mock.patch.object(reknit, "_ASK_SECONDS", 0), unittest.mock.patch.object(
+                job._agent, "call", side_effect=[KeyError("1/late"), KeyError("1/late"), b"value"]) as call:
+            self.assertEqual(b"value", job.get(1, "late"))
+        self.assertEqual(3, call.call_count)
 
 
 if __name__ == "__main__":
