@@ -41,10 +41,7 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 // ends. It is not watched, for it would be said lost where the refusal is heard late, unless training begins anew instead.
 func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.state.Completed {
-		if m.state.Late == nil {
-			m.state.Late = map[string]*node{}
-		}
-		m.state.Late[join.Node] = nodeOf(join)
+		m.state.Late.came(join.Node, nodeOf(join), cause.Logged)
 		return nil
 	}
 	m.state.Returns.Came(join.Node)
@@ -75,9 +72,7 @@ func (m *Machine) watch(name string, known *node) {
 
 // refused forgets a node that may not join or was given up. It stays what it is whatever else it was refused.
 func (m *Machine) refused(_ events.Event, refusal events.Refusal) []events.Event {
-	if late := m.state.Late[refusal.Node]; late != nil && late.Incarnation == refusal.Incarnation {
-		delete(m.state.Late, refusal.Node)
-	}
+	m.state.Late.went(refusal.Node, refusal.Incarnation)
 	ends := refusal.Refused == events.ChangeJoin || refusal.Refused == events.RefusedMembership
 	if known := m.state.Nodes[refusal.Node]; ends && known != nil && known.Incarnation == refusal.Incarnation {
 		m.forget(refusal.Node)
@@ -148,9 +143,9 @@ func (m *Machine) stopped(_ events.Event, stop events.JobStop) []events.Event {
 func (m *Machine) begunAnew(events.Event, events.JobReset) []events.Event {
 	m.state.Completed = false
 	for _, name := range slices.Sorted(maps.Keys(m.state.Late)) {
-		m.watch(name, m.state.Late[name])
+		m.watch(name, &m.state.Late[name].node)
 	}
-	m.state.Late = nil
+	clear(m.state.Late)
 	return nil
 }
 
@@ -255,6 +250,7 @@ func (m *Machine) knows(way direction) bool {
 // exited takes the word of the agent that was beside a trainer: its process is gone, or hangs. No silence, peer or
 // probe has to prove it. A node that nobody watches any more is gone already, or runs another process.
 func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
+	m.state.Late.went(exit.Node, exit.Incarnation)
 	known := m.state.Nodes[exit.Node]
 	if known == nil || known.Incarnation != exit.Incarnation {
 		return nil

@@ -72,7 +72,7 @@ type state struct {
 	Turn        int                   `json:"turn"`                  // directions measured in this round
 	Unconfirmed unconfirmed           `json:"unconfirmed,omitempty"` // that negotiations told of, and nobody measured again
 	Completed   bool                  `json:"completed,omitempty"`   // the job is, for good
-	Late        map[string]*node      `json:"late,omitempty"`        // that asked for a place since, and were not refused yet
+	Late        late                  `json:"late,omitempty"`        // that asked for a place since, and were not refused yet
 	Halted      uint64                `json:"halted,omitempty"`      // generation under which training was stopped last; zero: it never was
 	links       map[events.Pair]*link // Links
 }
@@ -119,6 +119,9 @@ func (m *Machine) reset(state state) {
 	}
 	if m.state.Leavers == nil {
 		m.state.Leavers = map[string]uint64{}
+	}
+	if m.state.Late == nil {
+		m.state.Late = late{}
 	}
 	m.state.links = map[events.Pair]*link{}
 	for _, known := range state.Links {
