@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -14,6 +15,7 @@ import (
 // holds tells why the cluster holds, each reason once in a row, and that a hold is over.
 type holds struct {
 	reason string // of the hold; empty: the cluster does not hold, as far as was heard
+	resets changes.Resets
 	say    func(string)
 }
 
@@ -50,9 +52,9 @@ func (h *holds) hear(event events.Event) {
 			h.over(release.String())
 		}
 	case events.TrainingReset:
-		if reset, err := events.Open[events.JobReset](event); err == nil {
+		if reset := h.resets.Take(event); reset != nil {
 			h.reason = ""
-			h.say(overlay.SaysReset(reset))
+			h.say(overlay.SaysReset(*reset))
 		}
 	case events.Committed:
 		if commitment, err := events.Open[events.Commitment](event); err == nil {

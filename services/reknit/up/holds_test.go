@@ -41,6 +41,7 @@ func TestWhoLooksAtTheTerminalOfUpIsToldWhyTheClusterHoldsAndWhenItHoldsNoMore(t
 	hold(older)
 	say("/negotiator", events.TrainingReset, "c", &events.JobReset{Generation: 2, Reason: "r"})
 	hold("step 30 is held")
+	say("/negotiator", events.TrainingReset, "c", &events.JobReset{Generation: 2, Reason: "r"}) // told again a day later
 	say("/negotiator", events.StepReleased, "c",
 		&events.Release{Hold: 1, Step: 30, Samples: events.Samples{First: 12, Count: 12}, Reason: "mended"})
 	commit(3)

@@ -17,6 +17,7 @@ type Record struct {
 	generations  map[uint64]*generation
 	committed    uint64 // the last generation
 	end          *End   // nil: the job goes on
+	resets       Resets
 }
 
 // cause is a fact or a request.
@@ -170,7 +171,10 @@ func (r *Record) End() *End { return r.end }
 func (r *Record) complete(event events.Event) { r.end = EndOf(event) }
 
 // reset forgets that the job had ended, and why the cluster held: training begins anew.
-func (r *Record) reset(events.Event) {
+func (r *Record) reset(event events.Event) {
+	if r.resets.Take(event) == nil {
+		return
+	}
 	r.end = nil
 	if next := r.generations[r.committed+1]; next != nil {
 		next.hold = nil

@@ -20,6 +20,7 @@ type Overlay struct {
 	end      *changes.End     // of the job; nil: it goes on
 	stop     *changes.Stop    // since the last commit; nil: training was not stopped
 	reset    *events.JobReset // since the last commit; nil: nobody had training begin anew
+	resets   changes.Resets
 	devices  map[string]events.Device
 	stepless bool   // as in Stepless
 	steps    uint64 // of the job; zero: not known, or it has no end

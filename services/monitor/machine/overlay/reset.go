@@ -9,17 +9,20 @@ import (
 
 // beginAnew takes that what was trained under the plan in force is given up, and with it who was a member, and what was refused.
 func (o *Overlay) beginAnew(event events.Event) {
-	reset, err := events.Open[events.JobReset](event)
-	if err != nil {
+	reset := o.resets.Take(event)
+	if reset == nil {
 		return
 	}
-	if o.end = nil; !reset.Snapshots {
-		clear(o.snapshots) // none of them counts
+	if o.end != nil && o.end.Generation <= reset.Generation {
+		o.end = nil
+	}
+	if !reset.Snapshots {
+		clear(o.snapshots) // none that was told before counts, whether a later plan is known already or not
 	}
 	if o.plan == nil || reset.Generation != o.plan.Generation {
 		return
 	}
-	o.reset, o.stop = &reset, nil
+	o.reset, o.stop = reset, nil
 	for _, member := range o.plan.Nodes {
 		if told := o.told[member.Node]; told != nil && told.join != nil && told.join.Incarnation == member.Incarnation {
 			delete(o.told, member.Node)

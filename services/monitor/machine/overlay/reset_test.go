@@ -36,3 +36,55 @@ func TestAfterAResetOnlyThoseAreMissedWhoMayLive(t *testing.T) {
 		}
 	}
 }
+
+func TestAResetThatIsToldAgainChangesNothing(t *testing.T) {
+	o := New()
+	say := func(kind events.Kind, subject string, payload events.Payload) {
+		data, err := json.Marshal(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Take(events.Event{Kind: kind, Subject: subject, Data: data})
+	}
+	reset := &events.JobReset{Generation: 1, Reason: "longer"}
+	snapshot := func(step uint64) {
+		say(events.SnapshotCompleted, "disk", &events.CompleteSnapshot{Tier: "disk", Step: step, Plan: events.Digest(nil)})
+	}
+	o.plan = &events.Plan{Generation: 1}
+	snapshot(30)
+	say(events.TrainingReset, "c", reset)
+	if len(o.Snapshots()) > 0 {
+		t.Error("a snapshot of before counts")
+	}
+	say(events.MembershipRefused, "n9", &events.Refusal{Node: "n9", Refused: events.ChangeJoin, Reason: "another job"})
+	say(events.TrainingReset, "c", reset)
+	if o.Refusal() == nil {
+		t.Error("told again, it wipes what was refused since")
+	}
+	o.plan = &events.Plan{Generation: 2}
+	snapshot(10)
+	say(events.TrainingCompleted, "c", &events.JobEnd{Generation: 2, Step: 40, Nodes: []string{"n1"}})
+	say(events.TrainingReset, "c", reset)
+	if len(o.Snapshots()) == 0 || o.End() == nil {
+		t.Error("behind a later plan, it wipes what that came to")
+	}
+}
+
+// The stream of plans may be ahead of the log.
+func TestAResetThatIsHeardBehindThePlanAfterItGivesUpTheSnapshotsOfBefore(t *testing.T) {
+	o := New()
+	o.plan = &events.Plan{Generation: 2}
+	say := func(kind events.Kind, payload events.Payload) {
+		data, err := json.Marshal(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Take(events.Event{Kind: kind, Subject: "c", Data: data})
+	}
+	say(events.SnapshotCompleted, &events.CompleteSnapshot{Tier: "disk", Step: 30, Plan: events.Digest(nil)})
+	say(events.TrainingCompleted, &events.JobEnd{Generation: 1, Step: 40, Nodes: []string{"n1"}})
+	say(events.TrainingReset, &events.JobReset{Generation: 1, Reason: "longer"})
+	if len(o.Snapshots()) > 0 || o.End() != nil || o.Reset() != nil {
+		t.Errorf("%+v, %v, %v", o.Snapshots(), o.End(), o.Reset())
+	}
+}

@@ -34,6 +34,7 @@ type View struct {
 	pulses   map[string]beat
 	told     map[uint64]Change // by generation
 	progress progress
+	resets   changes.Resets
 	began    time.Time       // heartbeats were heard from then on
 	news     bool            // of changes, since the last look
 	counted  map[uint64]bool // by generation: it was among the figures as done; nil before the first
@@ -68,7 +69,7 @@ func (v *View) Take(event events.Event) {
 	v.record.Take(event)
 	v.news = true
 	v.compare(event)
-	if event.Kind == events.TrainingReset {
+	if v.resets.Take(event) != nil {
 		v.progress = progress{marks: v.progress.marks}
 	}
 	if committed := v.record.Committed(); event.Kind == events.Committed && committed > MostChanges {
