@@ -5,7 +5,7 @@ import "github.com/reknit/reknit/events"
 // begins finds training that begins at its first step again, though steps were made that nobody asked to give up.
 var begins = Invariant{"training begins anew only where no step was made, or somebody asked for it", func(log *Log) []Violation {
 	var violations []Violation
-	made, asked, told := false, map[string]bool{}, uint64(0)
+	made, asked, told, newest := false, map[string]bool{}, uint64(0), uint64(0)
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
 		case *events.ResetRequest:
@@ -14,7 +14,13 @@ var begins = Invariant{"training begins anew only where no step was made, or som
 			if !asked[entry.Event.Cause] && told != payload.Generation { // it is told again each day
 				violations = append(violations, entry.violation("training is reset, and nobody asked for it"))
 			}
+			if payload.Generation < newest {
+				violations = append(violations, entry.violation("generation %d is reset behind generation %d", payload.Generation, newest))
+				continue
+			}
 			made, told = false, payload.Generation
+		case *events.Commitment:
+			newest = max(newest, payload.Generation)
 		case *events.Activation:
 			made = true
 		case *events.Opening:

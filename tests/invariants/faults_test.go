@@ -177,6 +177,18 @@ var faults = map[string]fault{
 	"training is reset though nobody asked": {begins, func(s *story) {
 		s.say("/negotiator", events.TrainingReset, cluster, &events.JobReset{Generation: 4, Reason: "a whim"}, "")
 	}},
+	"a reset is told again behind the plan that followed": {begins, func(s *story) {
+		reset := &events.JobReset{Generation: 3, Reason: "longer"}
+		s.insert(lastOf(s, events.Committed), func(s *story) {
+			asked := s.say("/user/eva", events.ResetRequested, cluster, &events.ResetRequest{Reason: "longer"}, "")
+			s.say("/negotiator", events.TrainingReset, cluster, reset, asked)
+		})
+		s.say("/negotiator", events.TrainingReset, cluster, reset, "")
+	}},
+	"a plan of before is reset": {begins, func(s *story) {
+		asked := s.say("/user/eva", events.ResetRequested, cluster, &events.ResetRequest{Reason: "longer"}, "")
+		s.say("/negotiator", events.TrainingReset, cluster, &events.JobReset{Generation: 3, Reason: "longer"}, asked)
+	}},
 	"a leave is forgotten": {Answered, func(s *story) { s.insert(firstOf(s, events.NodeLost), func(s *story) { s.wish("n1") }) }},
 	"a link is forgotten": {Answered, func(s *story) {
 		retell(s, lastOf(s, events.NegotiationOpened), func(opening *events.Opening) { opening.Changes = opening.Changes[:1] })
