@@ -181,7 +181,8 @@ func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
 	return said
 }
 
-// forgetTraining has the next plan begin training. Nodes that wait for a place wait on.
+// forgetTraining has the next plan begin training. Nodes that wait for a place wait on. What failed before is forgotten, as after a stop:
+// somebody mended it, or starts another job, and nobody trains whom their failures would disturb.
 func (m *Machine) forgetTraining(reset *events.JobReset, now time.Time) {
 	m.state.Reset, m.state.Complete, m.state.Stop = reset, nil, nil
 	m.state.Ended, m.state.EndTold, m.state.Finals = now, now, nil
@@ -190,6 +191,11 @@ func (m *Machine) forgetTraining(reset *events.JobReset, now time.Time) {
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
 	m.forgetCosts()
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, urgent)
+	clear(m.state.Failed)
+	clear(m.state.Starts)
+	for _, joiner := range m.state.Joiners {
+		joiner.NotBefore = time.Time{}
+	}
 	clear(m.state.Members)
 	clear(m.state.Leavers)
 	clear(m.state.Fallen)

@@ -293,3 +293,37 @@ func TestAStepThatIsHeldIsForgottenWhereTrainingBeginsAnew(t *testing.T) {
 	w.tick(5 * time.Second)
 	w.first(3, "n1 n2 n3")
 }
+
+// A mended script waited for minutes, by itself or for what had failed on its host.
+func TestNobodyWaitsAfterAResetForWhatFailedBefore(t *testing.T) {
+	for when, joins := range map[string]func(w *world){
+		"before": func(w *world) { w.join("n2") },
+		"after":  func(w *world) {},
+	} {
+		w := newWorld(t, 2)
+		w.host["n2"], w.host["n3"] = "a-host", "a-host"
+		for range 6 {
+			w.lose("n2")
+			w.run()
+			w.tick(time.Second)
+			w.join("n2")
+			w.run()
+			w.tick(20 * time.Second)
+		}
+		w.prove(40, "n1", "n2")
+		joins(w)
+		w.run()
+		if refused := w.reset(); refused != "" {
+			t.Fatal(refused)
+		}
+		told := len(w.joinDelays("n2")) + len(w.joinDelays("n3"))
+		for _, node := range []string{"n1", "n2", "n3"} {
+			w.join(node)
+			w.run()
+		}
+		w.tick(time.Second)
+		if told := len(w.joinDelays("n2")) + len(w.joinDelays("n3")) - told; told > 0 || w.nodes() != "n1 n2 n3" {
+			t.Errorf("n2 asks %s the reset too: %d are told to wait, and %q train", when, told, w.nodes())
+		}
+	}
+}
