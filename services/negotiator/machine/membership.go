@@ -46,6 +46,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 			return nil
 		}
 		urgency = m.concerns(join.Node) // it restarted before anybody missed it
+		known.Wished = known.Wished || m.asksAnew(join.Node, cause.Logged)
 		m.forget(cause, join.Node)
 	}
 	lifted := m.leaveOut(join)
@@ -71,6 +72,23 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	}
 	return append(said, m.pend(cause, change, urgency)...)
 }
+
+// asksAnew reports whether a node that asks for a place has not failed before, though its request is another one: it has not answered in the
+// name of the one before, and asks no more often than an agent does that hears no acknowledgement of a request that was stored.
+func (m *Machine) asksAnew(node string, now time.Time) bool {
+	joiner := m.state.Joiners[node]
+	if joiner == nil || now.Sub(joiner.Asked) < asksAnewAfter {
+		return false
+	}
+	if m.state.Negotiation == nil {
+		return true
+	}
+	_, answered := m.state.Negotiation.Consents[node]
+	return !answered
+}
+
+// asksAnewAfter is shorter than the 30 s for which an agent waits: a hub that is slow stores the one late and the next at once.
+const asksAnewAfter = 20 * time.Second
 
 // mostNodes bounds a cluster: of its nodes the negotiator keeps a state, and every opening and plan lists all. It is twice as many
 // as were measured. A provisioned server takes more connections, so that whoever is refused can be told.

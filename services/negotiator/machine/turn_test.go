@@ -195,3 +195,32 @@ func TestHoweverManyNodesFailTheMemoryIsBounded(t *testing.T) {
 		t.Errorf("%d are remembered after hours", len(w.machine.state.Failed))
 	}
 }
+
+// The acknowledgement of a request that is stored may be late: the agent asks anew, by the name of another incarnation.
+func TestANodeThatAsksAnewSinceItHeardNoAnswerHasNotFailed(t *testing.T) {
+	for every, fails := range map[time.Duration]bool{30 * time.Second: false, 3 * time.Second: true} {
+		w := newWorld(t, 3)
+		w.mute[events.NegotiationOpened] = true
+		for range 6 {
+			w.join("n9")
+			w.run()
+			w.tick(every)
+		}
+		if told := w.joinDelays("n9"); len(told) > 0 != fails || w.machine.state.Failed["n9"].Count > 0 != fails {
+			t.Errorf("of one that asks every %v it is said: %+v", every, told)
+		}
+	}
+}
+
+func TestANodeThatAnsweredAndAsksAnewHasFailed(t *testing.T) {
+	w := newWorld(t, 3)
+	w.mute[events.PlanRequested] = true
+	w.join("n9")
+	w.run()
+	w.now = w.now.Add(25 * time.Second)
+	w.join("n9")
+	w.run()
+	if w.machine.state.Failed["n9"].Count != 1 {
+		t.Errorf("it is remembered by %+v", w.machine.state.Failed["n9"])
+	}
+}
