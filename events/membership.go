@@ -87,6 +87,9 @@ type Refusal struct {
 	Stopped bool `json:"stopped,omitempty"`
 }
 
+// OtherSteps is how the reason of a refusal begins where a node's job is the cluster's, but for its number of steps.
+const OtherSteps = `field "job.steps":`
+
 // RefusedMembership is what a node is refused that was given up: it may ask to join again.
 const RefusedMembership = "membership"
 

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -110,6 +111,10 @@ func failureOf(err error) failure {
 		return failure{http.StatusGone, err.Error(), "end: the cluster does without this node"}
 	case errors.Is(err, agent.ErrComplete):
 		return failure{http.StatusGone, err.Error(), "end: the model is trained"}
+	case errors.Is(err, agent.ErrOtherJob) && strings.Contains(err.Error(), events.OtherSteps): // a plain reset would lose what was trained
+		return failure{http.StatusServiceUnavailable, err.Error(),
+			"start it with as many steps as is expected; to have the job end after fewer or more, end the others, run " +
+				"reknit cluster reset --from-snapshot, and start all with as many"}
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
 			"start it with what is expected; to train another job here, end the others and run reknit cluster reset; beside it: " +

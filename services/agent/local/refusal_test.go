@@ -1,12 +1,14 @@
 package local
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
 )
 
 // complete ends the job.
@@ -151,5 +153,13 @@ func (r *rig) refuseLeave(member events.Member, n int) {
 	})
 	if _, err := r.bus.Publish(r.Context(), refused); err != nil {
 		r.Fatal(err)
+	}
+}
+
+// It named the plain reset, which loses what was trained.
+func TestWhoHasOtherStepsThanTheJobIsToldToGoOnFromItsSnapshot(t *testing.T) {
+	err := fmt.Errorf("%w: %s expected 300 as in the cluster's job, got 200", agent.ErrOtherJob, events.OtherSteps)
+	if failed := failureOf(err); !strings.Contains(failed.Fix, "reknit cluster reset --from-snapshot") {
+		t.Errorf("it is told to %s", failed.Fix)
 	}
 }

@@ -48,9 +48,12 @@ func differInUnits(own, job *events.Job) *difference {
 	return nil
 }
 
-// saysOther names the first field in which a job is not the cluster's, and what was expected there; empty where it is.
+// saysOther names the first field in which a job is not the cluster's, and what was expected there; empty where it is. The number of steps
+// is named where nothing else differs, for there is more to do about it.
 func (m *Machine) saysOther(job events.Job) string {
-	at := m.differ(*m.state.Job, job)
+	same := job
+	same.Steps = m.state.Job.Steps
+	at := cmp.Or(m.differ(*m.state.Job, same), m.differ(*m.state.Job, job))
 	if at == nil {
 		return ""
 	}

@@ -12,6 +12,7 @@ func TestAJoinWithAnotherJobIsRefusedByTheFieldThatDiffers(t *testing.T) {
 		`"job.digest": expected "sha256:`:                                               func(job *events.Job) { job.Digest = events.Digest([]byte("another")) },
 		`"job.steps": expected 40 as in the cluster's job, got 300: `:                   func(job *events.Job) { job.Steps = 300 },
 		`batch 12, 40 steps, this is 3 layers, 900 bytes of state, batch 12, 300 steps`: func(job *events.Job) { job.Steps = 300 },
+		`"job.globalBatch": expected 12 as`:                                             func(job *events.Job) { job.Steps, job.GlobalBatch = 300, 24 },
 		`"job.layers": expected 3`:                                                      func(job *events.Job) { job.Layers = job.Layers[:2] },
 		`this is 1 layer, `:                                                             func(job *events.Job) { job.Layers = job.Layers[:1] },
 		`"job.tied": expected [] `:                                                      func(job *events.Job) { job.Tied = []events.Range{{First: 0, End: 2}} },

@@ -106,9 +106,9 @@ func (m *Machine) extend(cause events.Event) (refused []events.Event) {
 	return refused
 }
 
-// saysSteps says that a job that was stopped has other steps than a node says, and what there is to do.
+// saysSteps says that a job has other steps than a node says, and what there is to do.
 func (m *Machine) saysSteps(steps, told uint64) string {
-	return fmt.Sprintf("field \"job.steps\": expected %d as in the cluster's job, got %d: a job that was stopped may be trained longer if "+
+	return fmt.Sprintf("%s expected %d as in the cluster's job, got %d: a job that was stopped may be trained longer if "+
 		"more than half of its nodes say so. To have it end after as many steps as those say who join: reknit cluster reset --from-snapshot",
-		steps, told)
+		events.OtherSteps, steps, told)
 }
