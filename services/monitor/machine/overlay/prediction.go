@@ -44,7 +44,7 @@ func (o *Overlay) Prediction() *Prediction {
 	p := Prediction{PredictedSeconds: o.plan.Predicted.StepSeconds, MeasuredSeconds: seconds[(len(seconds)-1)/2]}
 	p.Error = math.Abs(p.PredictedSeconds-p.MeasuredSeconds) / p.MeasuredSeconds
 	if p.Error > worthAReason {
-		p.Why = cmp.Or(o.changed(p.MeasuredSeconds > p.PredictedSeconds), o.crowded(p))
+		p.Why = cmp.Or(o.changed(p.MeasuredSeconds > p.PredictedSeconds), o.outside(p), o.crowded(p))
 	}
 	return &p
 }
@@ -106,6 +106,21 @@ func (o *Overlay) changed(longer bool) string {
 		return fmt.Sprintf("the same passes take %.2g times as long at %s as under the plan before", most, at)
 	}
 	return fmt.Sprintf("the same passes took %.2g times as long at %s under the plan before", most, at)
+}
+
+// outside says at which node most of a step passes outside of its passes, which take no longer than the whole step was predicted to: whatever
+// makes it long, it is not that processors are slow. Empty: at none that tells what its passes take.
+func (o *Overlay) outside(p Prediction) string {
+	for _, member := range o.plan.Nodes { // in their order, so that the answer is one
+		pace := o.paces[member.Node]
+		rest := pace.StepSeconds - pace.ComputeSeconds
+		fits := pace.ComputeSeconds > 0 && pace.ComputeSeconds <= p.PredictedSeconds
+		if fits && pace.StepSeconds >= p.MeasuredSeconds && 2*rest > pace.StepSeconds {
+			return fmt.Sprintf("of %.3g s a step at %s %.3g s are outside of its passes: its script reads data or waits, or it waits for others",
+				pace.StepSeconds, member.Node, rest)
+		}
+	}
+	return ""
 }
 
 // crowded says of which host more trainers than it has processors are, where steps take longer than predicted; empty: of none that

@@ -69,6 +69,21 @@ func TestWhyStepsTakeLongerIsToldWhereItIsCertain(t *testing.T) {
 	}
 }
 
+// A script that slept was told that its trainers share their processors.
+func TestWhereMostOfAStepIsOutsideOfItsPassesNoProcessorsAreBlamed(t *testing.T) {
+	for passes, says := range map[float64]string{
+		0.9: "of 3 s a step at n2 2.1 s are outside of its passes",
+		1.4: "perhaps because 3 trainers share the 2 processors", // passes alone take longer than was predicted
+		0:   "perhaps because 3 trainers share the 2 processors", // nobody told
+	} {
+		o := planned(false, "n1", "n2", "n3")
+		o.passed("n2", 4, 3, passes, 2)
+		if p := o.Prediction(); p == nil || !strings.HasPrefix(p.Why, says) {
+			t.Errorf("passes of %v s: %+v, expected %q", passes, p, says)
+		}
+	}
+}
+
 // A machine that became slower, or faster, explains what a planner could not foresee. Other layers take another time, and explain nothing.
 func TestWhereAMachineIsAnotherThanWasMeasuredThatIsToldAsTheReason(t *testing.T) {
 	for _, test := range []struct {
