@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -325,5 +326,22 @@ func TestNobodyWaitsAfterAResetForWhatFailedBefore(t *testing.T) {
 		if told := len(w.joinDelays("n2")) + len(w.joinDelays("n3")) - told; told > 0 || w.nodes() != "n1 n2 n3" {
 			t.Errorf("n2 asks %s the reset too: %d are told to wait, and %q train", when, told, w.nodes())
 		}
+	}
+}
+
+// The negotiator of the build before waited for the holders of what was given up.
+func TestABuildOfBeforeKnowsThatTrainingBeginsAnew(t *testing.T) {
+	w := newWorld(t, 2)
+	w.prove(40, "n1", "n2")
+	if refused := w.reset(); refused != "" {
+		t.Fatal(refused)
+	}
+	memory, err := w.machine.Snapshot()
+	var before struct {
+		Anew     string `json:"anew"`
+		AnewFrom bool   `json:"anewFrom"`
+	}
+	if err != nil || json.Unmarshal(memory, &before) != nil || before.Anew != "a wrong learning rate" || before.AnewFrom {
+		t.Errorf("it reads %+v; %v", before, err)
 	}
 }

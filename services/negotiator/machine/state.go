@@ -159,16 +159,31 @@ func newState() state {
 	}
 }
 
+// ofBefore is what builds of before December 2026 remember in place of Reset. It is written for them, too: who goes back to one keeps that
+// training is to begin anew.
+type ofBefore struct {
+	Anew     string `json:"anew,omitempty"`
+	AnewFrom bool   `json:"anewFrom,omitempty"`
+}
+
 // Snapshot returns the machine's memory.
-func (m *Machine) Snapshot() ([]byte, error) { return json.Marshal(m.state) }
+func (m *Machine) Snapshot() ([]byte, error) {
+	written := struct {
+		state
+		ofBefore
+	}{state: m.state}
+	if reset := m.state.Reset; reset != nil {
+		written.ofBefore = ofBefore{reset.Reason, reset.Snapshots}
+	}
+	return json.Marshal(written)
+}
 
 // Restore replaces the machine's memory by that of a snapshot.
 func (m *Machine) Restore(data []byte) error {
 	restored := struct {
 		state
-		Steps    map[string]float64 `json:"steps"` // in place of Measured, from builds that knew of no passes
-		Anew     string             `json:"anew"`  // in place of Reset, from builds of before December 2026
-		AnewFrom bool               `json:"anewFrom"`
+		Steps map[string]float64 `json:"steps"` // in place of Measured, from builds that knew of no passes
+		ofBefore
 	}{state: newState()}
 	if err := json.Unmarshal(data, &restored); err != nil {
 		return err
