@@ -135,6 +135,18 @@ const (
 	Stopping     = "stopping"
 )
 
+// released says in a line that a step is released, and what else changes.
+func (c Change) released(release events.Release) string {
+	says := fmt.Sprintf("retry of step %d", release.Step)
+	if release.Skip {
+		says = fmt.Sprintf("skip of step %d", release.Step)
+	}
+	if c.Released = nil; len(c.Changes) > 0 {
+		says += ", " + c.What()
+	}
+	return says
+}
+
 // Slowest returns the phase that took longest.
 func (c Change) Slowest() Phase {
 	if len(c.Phases) == 0 {
@@ -145,6 +157,9 @@ func (c Change) Slowest() Phase {
 
 // What says in a line what changes.
 func (c Change) What() string {
+	if release := c.Released; release != nil { // the change is for that, whatever else is in it
+		return c.released(*release)
+	}
 	switch {
 	case c.State == Refused && len(c.Changes) == 0:
 		return c.Refusals[len(c.Refusals)-1].What()

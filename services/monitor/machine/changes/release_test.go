@@ -35,3 +35,15 @@ func TestAReleaseThatIsToldAgainLeavesTheNextHoldAsItIs(t *testing.T) {
 		t.Errorf("the second step is not held any more: %+v", change)
 	}
 }
+
+// The history called it the leave of a node that only gave what its last script had left.
+func TestAChangeThatReleasesAStepIsCalledByThat(t *testing.T) {
+	change := Change{Changes: []events.Change{{Kind: events.ChangeLeave, Node: "n1"}}, Released: &events.Release{Step: 30}}
+	if what := change.What(); what != "retry of step 30, leave of n1" {
+		t.Error(what)
+	}
+	change.Changes, change.Released.Skip = nil, true
+	if what := change.What(); what != "skip of step 30" {
+		t.Error(what)
+	}
+}
