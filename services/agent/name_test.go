@@ -40,7 +40,7 @@ func TestASecondProcessOfANameInUseIsRefusedAndAsksForNothing(t *testing.T) {
 	first := h.join("n1")
 	err := h.again("n1", "")
 	if err == nil || !strings.Contains(err.Error(), `node "n1" takes part in cluster c already`) ||
-		!strings.Contains(err.Error(), first.Incarnation) {
+		!strings.Contains(err.Error(), first.Incarnation) || !strings.Contains(err.Error(), "REKNIT_AGENT_NODE") {
 		t.Errorf("the second process of n1: %v", err)
 	}
 	if h.sessions[0].isReplaced() {
