@@ -40,7 +40,7 @@ function marks(width, x, named) {
     const line = make('line', {
       class: 'event', x1: where, x2: where, y1: head, y2: height, style: { stroke: eventColours[change.kind] ?? 'var(--spare)' },
     }, make('title', {}, `${clock(change.began)} ${change.what}, generation ${generation}, stall ${seconds(change.stallSeconds)}`));
-    if (!named || where + 7 * change.what.length > free || where < 260) return line; // the panel's own name is before
+    if (!named || where + 7 * change.what.length > free || where < 200) return line; // the panel's own name is before
     free = where - 7;
     return [line, make('text', { class: 'what', x: where, y: 12 }, change.what)];
   });
