@@ -45,6 +45,10 @@ func TestWhatKeepsSnapshotsFromBeingWrittenIsToldOnceUntilTheyAreWrittenAgain(t 
 	if n.cannotWrite(28, DiskTier, ReadOnlyFinding) == nil {
 		t.Error("it does not tell that it fails again")
 	}
+	n.machine.Join(now, "i2", true)
+	if n.cannotWrite(32, DiskTier, ReadOnlyFinding) == nil {
+		t.Error("it does not tell it after it joined again: who hears of that forgets what an earlier incarnation told")
+	}
 }
 
 func TestOfTheSnapshotAtWhichAllStopItIsToldAlways(t *testing.T) {
