@@ -13,7 +13,7 @@ type Rule struct {
 var Rules = []Rule{
 	{"names", "event", "A field's name is written as here: another that differs only in case is none that may be added."},
 	{"numbers", "event", "A whole number is written without a fraction or an exponent, and none, wherever it is, is beyond what 64 bits hold (IEEE 754)."},
-	{"size", "event", "An event has 64 KiB at most, and a payload that travels apart 64 MiB."},
+	{"size", "event", "An event has 64 KiB at most, and a payload that travels apart 64 MiB, of a node as much as events/bound.go says."},
 	{"place", "event", "The NATS subject names the cluster, the kind and the subject that the event does."},
 	{"speaker", "event", "A node speaks for itself: of a fact about nodes the subject and data.node, and of any other data.node, " +
 		"are the node of the source; a link has it as one end. If others say a fact about nodes, data.node is the subject."},

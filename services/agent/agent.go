@@ -283,7 +283,7 @@ func newProcess() string {
 // listen follows the negotiations, the manifests and the plans of the cluster, from now on.
 func (s *Session) listen() error {
 	follow := func(stream events.Stream, subjects ...string) error {
-		stop, err := s.bus.Follow(s.context, stream, subjects, bus.New, s.hear)
+		stop, err := s.bus.FollowBut(s.context, stream, subjects, bus.New, s.ignores, s.hear)
 		if err == nil {
 			s.stop = append(s.stop, stop)
 		}

@@ -201,6 +201,13 @@ func (s *Session) newMember(back bool) []machine.Action {
 	return s.machine.Join(time.Now(), fmt.Sprintf("%s-%d", s.process, s.joins), back)
 }
 
+// ignores reports whether an event is nothing to this node: its payload is not fetched.
+func (s *Session) ignores(event events.Event) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.machine.Ignores(event)
+}
+
 // hear takes an event of the log.
 func (s *Session) hear(event events.Event) {
 	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)

@@ -15,6 +15,8 @@ import (
 const (
 	// window is how many messages may be on their way to a reader or with it.
 	window = 256
+	// windowBytes is how many bytes of them a request asks for: a stream takes messages of 1 MiB, which a reader refuses once it has them.
+	windowBytes = 8 << 20
 	// A message comes again when it is not acknowledged for that long: it was lost on its way, or the reader takes longer.
 	ackWait = 5 * time.Second
 	// A request for messages that the server lost is sent again after two heartbeats missed.
@@ -35,6 +37,7 @@ type Consumer struct {
 	last     uint64 // handed out
 	progress progress
 	log      context.Context // lasts as long as the log that is read
+	flight   *flight
 }
 
 // progress is how far the reader is with what was handed out.
@@ -49,6 +52,7 @@ type Sealed struct {
 	message  jetstream.Msg
 	metadata *jetstream.MsgMetadata
 	consumer *Consumer
+	share    *share
 }
 
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
@@ -59,6 +63,7 @@ type Delivery struct {
 	Apart    bool // its data is not in the log, and was read
 	message  jetstream.Msg
 	consumer *Consumer
+	share    *share
 }
 
 // Consume opens a durable consumer on the event stream behind a sequence.
@@ -78,6 +83,7 @@ func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subject
 	return &Consumer{
 		log: log, LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
 		bus: b, durable: durable, consumer: consumer, last: after, progress: progress{done: after, handed: after},
+		flight: newFlight(),
 	}, nil
 }
 
@@ -161,7 +167,7 @@ func (c *Consumer) oldest(ctx context.Context, from uint64) (oldest time.Time, e
 	return oldest, nil
 }
 
-// Next returns the next message, which is to be opened. It waits through reconnections and restarts of the server; an error
+// Next returns the next message, which is to be opened or refused before one behind it can be. It waits through reconnections and restarts of the server; an error
 // is ctx's, ErrFenced where the next reader dropped the consumer, or ErrLogReplaced.
 func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 	for {
@@ -189,7 +195,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 			c.last = sequence
 			c.progress.hand(sequence)
 			c.bus.mark.meet(c.log, sequence, metadata.Timestamp)
-			return Sealed{message, metadata, c}, nil
+			return Sealed{message, metadata, c, c.flight.next()}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
 			_ = c.mayAnswer(message.Ack)
@@ -201,7 +207,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 func (c *Consumer) receive(ctx context.Context) (message jetstream.Msg, err error) {
 	for {
 		if c.iterator == nil {
-			c.iterator, err = c.consumer.Messages(jetstream.PullMaxMessages(window), jetstream.PullHeartbeat(pullHeartbeat))
+			c.iterator, err = c.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes), jetstream.PullHeartbeat(pullHeartbeat))
 			if err != nil {
 				return nil, err
 			}
@@ -269,7 +275,10 @@ func (c *Consumer) Stop() {
 }
 
 // Done says that the reader is done with a message and all before it: who goes back does not have it come again.
-func (d Delivery) Done() { d.consumer.progress.reach(d.Event.Sequence) }
+func (d Delivery) Done() {
+	d.consumer.progress.reach(d.Event.Sequence)
+	d.share.giveBack(d.share.held)
+}
 
 // Ack tells the server that a message is done with; a refused one never comes again. It fails with ErrLogReplaced where the message is of a
 // log that is gone.
@@ -323,7 +332,12 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 
 // Open decodes the message and verifies who said it, which several may do at a time.
 func (s Sealed) Open(ctx context.Context) (Delivery, error) {
-	held := stored{s.message.Subject(), s.message.Data(), s.metadata.Sequence.Stream, s.metadata.Timestamp}
-	event, apart, refusal, err := s.consumer.bus.open(ctx, held, reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter})
-	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer}, err
+	held := s.stored()
+	as := reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share}
+	event, apart, refusal, err := s.consumer.bus.open(ctx, held, as)
+	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer, s.share}, err
+}
+
+func (s Sealed) stored() stored {
+	return stored{s.message.Subject(), s.message.Data(), s.metadata.Sequence.Stream, s.metadata.Timestamp}
 }

@@ -52,9 +52,14 @@ func (b *Bus) Read(
 func (b *Bus) Follow(
 	ctx context.Context, stream events.Stream, subjects []string, from Position, handle func(events.Event),
 ) (stop func(), err error) {
-	f := &follower{
-		bus: b, stream: stream, subjects: subjects, last: from.after, end: math.MaxUint64, handle: handle, refusals: slog.LevelWarn,
-	}
+	return b.FollowBut(ctx, stream, subjects, from, nil, handle)
+}
+
+// FollowBut is Follow without what is nothing to whoever follows, as ignores tells by all but the data. It is not even verified.
+func (b *Bus) FollowBut(
+	ctx context.Context, stream events.Stream, subjects []string, from Position, ignores func(events.Event) bool, handle func(events.Event),
+) (stop func(), err error) {
+	f := &follower{bus: b, stream: stream, subjects: subjects, last: from.after, end: math.MaxUint64, refusals: slog.LevelWarn}
 	if from.isNew {
 		f.last, err = b.lastSequence(ctx, stream)
 	}
@@ -65,6 +70,7 @@ func (b *Bus) Follow(
 		return nil, fmt.Errorf("follow %s: %w", stream.Name, err)
 	}
 	ctx, cancel := context.WithCancel(ctx)
+	f.ignores, f.handle = ignores, handle
 	go f.run(ctx)
 	return cancel, nil
 }
@@ -90,8 +96,9 @@ type follower struct {
 	bus        *Bus
 	stream     events.Stream
 	subjects   []string
-	last       uint64 // sequence of what was handled
-	end        uint64 // sequence of what is handled last
+	last       uint64                  // sequence of what was handled
+	end        uint64                  // sequence of what is handled last
+	ignores    func(events.Event) bool // nil: nothing is ignored
 	handle     func(events.Event)
 	refusals   slog.Level // at which they are logged
 	consumer   jetstream.Consumer
@@ -212,7 +219,7 @@ func (f *follower) read(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(f.connection, cancel)()
 	defer context.AfterFunc(f.log, cancel)()
-	messages, err := f.consumer.Messages(jetstream.PullMaxMessages(window))
+	messages, err := f.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes))
 	if err != nil {
 		return err
 	}
@@ -304,8 +311,9 @@ func (f *follower) patience() time.Duration {
 
 // hand hands an event on. It fails where ctx ended before its data was there.
 func (f *follower) hand(ctx context.Context, held stored) error {
-	event, _, refusal, err := f.bus.open(ctx, held, reading{patience: f.patience()})
+	event, _, refusal, err := f.bus.open(ctx, held, reading{patience: f.patience(), ignores: f.ignores})
 	switch {
+	case errors.Is(err, errIgnored):
 	case err != nil:
 		return err
 	case refusal != nil:

@@ -208,35 +208,40 @@ var ErrIncomplete = errors.New("content is not all there")
 // ErrCorrupt; each may be over soon: a replica that lags does not find what is there, and a writer of the same content
 // replaces the chunks under a reader.
 func (b *Bus) Get(ctx context.Context, bucket, digest string) ([]byte, error) {
-	data, err := b.get(ctx, bucket, digest)
+	data, err := b.get(ctx, bucket, digest, events.MaxPayloadBytes)
 	if err == nil && events.Digest(data) != digest {
 		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, ErrCorrupt)
 	}
 	return data, err
 }
 
-// get returns what a bucket has under a name, as it is.
-func (b *Bus) get(ctx context.Context, bucket, name string) ([]byte, error) {
+// get returns what a bucket has under a name, as it is, or ErrTooLarge where that is more than so many bytes.
+func (b *Bus) get(ctx context.Context, bucket, name string, most int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, objectTimeout)
 	defer cancel()
 	store, err := b.store(ctx, bucket)
 	if err != nil {
 		return nil, fmt.Errorf("get from %s: %w", bucket, err)
 	}
-	data, err := store.read(ctx, name)
+	data, err := store.read(ctx, name, most)
 	if err != nil {
 		return nil, fmt.Errorf("get %.80s from %s: %w", name, bucket, err)
 	}
 	return data, nil
 }
 
-func (s *store) read(ctx context.Context, name string) ([]byte, error) {
+// leastChunk is how many bytes a chunk has at least on average, but for one: each is a request.
+const leastChunk = 32 << 10
+
+func (s *store) read(ctx context.Context, name string, most int) ([]byte, error) {
 	info, err := s.GetInfo(ctx, name)
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if info.Size > events.MaxPayloadBytes {
-		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrCorrupt, events.MaxPayloadBytes, info.Size)
+	case info.Size > uint64(most):
+		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrTooLarge, most, info.Size)
+	case uint64(info.Chunks) > info.Size/leastChunk+1:
+		return nil, fmt.Errorf("%w: expected chunks of %d bytes or more, got %d of %d in all", ErrCorrupt, leastChunk, info.Chunks, info.Size)
 	}
 	data, sequence := make([]byte, 0, info.Size), uint64(0)
 	for i := range info.Chunks { // without a consumer: one would have to tell where in another account its reader is

@@ -12,23 +12,39 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// reading is how a reader reads a payload.
+// reading is how a reader reads a message.
 type reading struct {
-	kept     []byte        // it has these bytes already; nil: none
-	patience time.Duration // how long it waits for one that the store does not have, though a service wrote it
+	kept     []byte                  // it has these bytes of a payload already; nil: none
+	patience time.Duration           // how long it waits for a payload that the store does not have, though a service wrote it
+	ignores  func(events.Event) bool // tells, by all but its data, that an event is nothing to it; nil: none is
+	share    *share                  // of what its payloads may take; nil: it reads one at a time
 }
 
-// open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster.
+// errIgnored says that an event is nothing to its reader.
+var errIgnored = errors.New("the reader ignores it")
+
+// open decodes a stored message, fetches data that travelled apart, and refuses what is no event of this cluster. It looks at all else
+// before it fetches anything: who speaks, and may that one say so.
 func (b *Bus) open(ctx context.Context, message stored, as reading) (_ events.Event, apart bool, _ *Refusal, _ error) {
 	event, e, err := decode(message.data)
+	if err == nil && as.ignores != nil && as.ignores(event) {
+		return events.Event{}, false, nil, errIgnored
+	}
 	if err == nil {
 		err = b.kit.verify(event, e)
 	}
-	if apart = e.dataref != ""; err == nil && apart {
+	if err == nil {
+		err = checkEnvelope(&event, b.cluster, message.subject)
+	}
+	apart = e.dataref != ""
+	if err = as.admit(ctx, event, apart && err == nil, err); err == nil && apart {
 		event.Data, err = b.payload(ctx, message.sequence, event, e.dataref, as)
 	}
+	if as.share != nil {
+		as.share.settle(event.Data)
+	}
 	if err == nil {
-		err = check(&event, b.cluster, message.subject)
+		err = checkData(&event)
 	}
 	if err == nil {
 		event.Sequence, event.Logged = message.sequence, message.logged
@@ -41,20 +57,37 @@ func (b *Bus) open(ctx context.Context, message stored, as reading) (_ events.Ev
 	return event, apart, nil, err
 }
 
+// admit waits until there is room for a payload that is to be fetched.
+func (r reading) admit(ctx context.Context, event events.Event, fetches bool, err error) error {
+	if r.share == nil {
+		return err
+	}
+	var bound events.Bound
+	if fetches && r.kept == nil {
+		bound = events.BoundOf(event.Kind, event.Source)
+	}
+	if waiting := r.share.take(ctx, bound); err == nil {
+		err = waiting
+	}
+	return err
+}
+
 // payload reads what an event has apart. It repeats while the object store cannot give it, until that has lasted too long, who refused
 // the event before has said so, or ctx ends.
 func (b *Bus) payload(ctx context.Context, sequence uint64, event events.Event, dataref string, as reading) (data []byte, err error) {
 	if as.kept != nil && events.Digest(as.kept) == dataref {
 		return as.kept, nil
 	}
-	log := streamOf(event.Kind)
+	log, most := streamOf(event.Kind), events.BoundOf(event.Kind, event.Source).Bytes
 	waits := b.waitFor(event, as)
 	defer waits.end()
 	err = b.Repeat(ctx, "read of a payload", func(ctx context.Context) error {
-		data, err = b.getPayload(ctx, log.Payloads, dataref)
+		data, err = b.getPayload(ctx, log.Payloads, dataref, most)
 		switch {
 		case err == nil || errors.Is(err, nats.ErrConnectionClosed):
 			return err
+		case errors.Is(err, ErrTooLarge):
+			return refuse(Oversized, "dataref: expected at most %d bytes, not compressed, of %s by %s (rule size)", most, event.Kind, event.Source)
 		case isMissing(err) && b.isRefused(ctx, log, sequence):
 			return refuse(Unreadable, "dataref: refused before, and still not to be had: %v", err)
 		case waits.over(isMissing(err)):

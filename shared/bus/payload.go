@@ -31,42 +31,55 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 		if !errors.As(err, &api) || !wrongLastSequence(api) {
 			return digest, err
 		}
-		if there, err := b.chunk(ctx, bucket, digest); err == nil && time.Since(there.Time) < events.FreshAge &&
-			events.Digest(unpacked(there.Data)) == digest { // of a put that ended before its manifest
-			return digest, storeFull(b.describe(ctx, b.Lane(bucket), tokenOf(digest), digest, there.Data))
+		there, err := b.chunk(ctx, bucket, digest)
+		if err == nil && time.Since(there.Time) < events.FreshAge {
+			if plain, _ := unpacked(there.Data, len(data)); bytes.Equal(plain, data) { // of a put that ended before its manifest
+				return digest, storeFull(b.describe(ctx, b.Lane(bucket), tokenOf(digest), digest, there.Data))
+			}
 		}
 	}
 	return digest, b.put(ctx, bucket, digest, rand.Text(), content)
 }
 
-// getPayload returns the data of an event, verified. It fails as Get does. What is several chunks, or has another's token, takes
-// two requests more, for its manifest and its first chunk, and one for each further chunk.
-func (b *Bus) getPayload(ctx context.Context, bucket, digest string) ([]byte, error) {
+// getPayload returns the data of an event, verified. It fails as Get does, and with ErrTooLarge as soon as there is more than most
+// bytes of it. What is several chunks, or has another's token, takes two requests more, for its manifest and its first chunk, and one for
+// each further chunk.
+func (b *Bus) getPayload(ctx context.Context, bucket, digest string, most int) ([]byte, error) {
 	chunk, err := b.chunk(ctx, bucket, digest)
 	if err == nil {
-		if data := unpacked(chunk.Data); events.Digest(data) == digest {
+		if data, err := unpacked(chunk.Data, most); err == nil && events.Digest(data) == digest {
 			return data, nil
 		}
 	} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, err
 	}
-	data, err := b.get(ctx, bucket, digest)
-	if err != nil {
-		return nil, err
+	data, err := b.get(ctx, bucket, digest, mostPacked(most))
+	if err == nil {
+		data, err = unpacked(data, most)
 	}
-	if data = unpacked(data); events.Digest(data) != digest {
-		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, ErrCorrupt)
+	if err == nil && events.Digest(data) != digest {
+		err = ErrCorrupt
+	}
+	if err != nil {
+		return nil, fmt.Errorf("get %.80s from %s: %w", digest, bucket, err)
 	}
 	return data, nil
 }
 
-// unpacked returns what compress was given, and anything else as it is.
-func unpacked(data []byte) []byte {
-	if plain, err := Decompress(data); err == nil {
-		return plain
+// unpacked returns what compress was given, and anything else as it is: at most so many bytes, or ErrTooLarge.
+func unpacked(data []byte, most int) ([]byte, error) {
+	plain, err := Decompress(data, most)
+	switch {
+	case err == nil || errors.Is(err, ErrTooLarge):
+		return plain, err
+	case len(data) > most:
+		return nil, ErrTooLarge
 	}
-	return data
+	return data, nil
 }
+
+// mostPacked is how many bytes compress makes of so many at most: what it cannot make smaller has a few more.
+func mostPacked(most int) int { return most + most>>8 + 1<<10 }
 
 // chunk returns what is on the token of a digest.
 func (b *Bus) chunk(ctx context.Context, bucket, digest string) (*jetstream.RawStreamMsg, error) {
@@ -91,11 +104,15 @@ func compress(data []byte) []byte {
 	return buffer.Bytes()
 }
 
-// Decompress reads what compress wrote, no more than a payload may have: few bytes can stand for many.
-func Decompress(data []byte) ([]byte, error) {
+// Decompress reads what compress wrote. It fails with ErrTooLarge once there are more than most bytes: few can stand for many.
+func Decompress(data []byte, most int) ([]byte, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, err
 	}
-	return io.ReadAll(io.LimitReader(reader, events.MaxPayloadBytes+1))
+	plain, err := io.ReadAll(io.LimitReader(reader, int64(most)+1))
+	if err == nil && len(plain) > most {
+		return nil, ErrTooLarge
+	}
+	return plain, err
 }

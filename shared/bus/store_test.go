@@ -141,7 +141,7 @@ func TestAPayloadThatWasPutTwiceIsOneForClientsOfNATS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if data, err := bus.Decompress(held); err != nil || !bytes.Equal(data, said.Data) {
+	if data, err := bus.Decompress(held, events.MaxPayloadBytes); err != nil || !bytes.Equal(data, said.Data) {
 		t.Errorf("%d of %d bytes, %v", len(data), len(said.Data), err)
 	}
 }

@@ -132,6 +132,14 @@ func unknownType(ceType string, unknown error) error {
 // check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
 // refuses to say. The event's payload is read by it, unless a service vouches for what it says itself.
 func check(event *events.Event, cluster, subject string) error {
+	if err := checkEnvelope(event, cluster, subject); err != nil {
+		return err
+	}
+	return checkData(event)
+}
+
+// checkEnvelope is check without the data.
+func checkEnvelope(event *events.Event, cluster, subject string) error {
 	row, ok := event.Kind.Row()
 	switch {
 	case !ok:
@@ -146,8 +154,16 @@ func check(event *events.Event, cluster, subject string) error {
 	case !row.Authorised(event.Source):
 		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)
 	}
+	return nil
+}
+
+// checkData is check of the data. What is beyond the bound of its kind is not decoded.
+func checkData(event *events.Event) error {
 	if _, isNode := strings.CutPrefix(event.Source, events.NodeSource("")); !isNode && event.Vouched() {
 		return nil
+	}
+	if err := events.BoundOf(event.Kind, event.Source).Check(event.Data); err != nil {
+		return refuse(Oversized, "%v", err)
 	}
 	payload, err := event.Read()
 	if err != nil {

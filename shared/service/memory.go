@@ -245,7 +245,7 @@ func same(a, b []byte) bool { return len(a) == len(b) && &a[0] == &b[0] }
 func decompress(data []byte) (p page, err error) {
 	plain, err := decompressor.DecodeAll(data, nil)
 	if errors.Is(err, zstd.ErrMagicMismatch) {
-		plain, err = bus.Decompress(data) // as builds before November 2026 wrote it
+		plain, err = bus.Decompress(data, events.MaxPayloadBytes) // as builds before November 2026 wrote it
 	}
 	if err != nil {
 		return page{}, err

@@ -80,6 +80,10 @@ func (a *Agent) DigestedAgain(now time.Time) []agent.Action { return a.wants("Di
 func (a *Agent) Exited(now time.Time, reason string, exitCode int) []agent.Action {
 	return a.wants("Exited", now, reason, exitCode)
 }
+
+// Ignores is false: builds of before December 2026 hear everybody.
+func (a *Agent) Ignores(events.Event) bool { return false }
+
 func (a *Agent) Frozen(holdings []events.Holding) []agent.Action { return a.wants("Frozen", holdings) }
 func (a *Agent) Hung(now time.Time) []agent.Action               { return a.wants("Hung", now) }
 func (a *Agent) Late() []agent.Action                            { return a.wants("Late") }

@@ -43,6 +43,7 @@ type agentMachine interface {
 	Handle(event events.Event) ([]agent.Action, error)
 	Hears() []events.Kind
 	Hung(now time.Time) []agent.Action
+	Ignores(event events.Event) bool
 	Join(now time.Time, incarnation string, back bool) []agent.Action
 	Late() []agent.Action
 	Leave(now time.Time, reason string, deadline time.Duration) []agent.Action

@@ -46,7 +46,9 @@ func (r *reader) next() {
 		}
 		r.busy = false
 		if stored := r.follower.Next(); stored != nil {
-			r.handle(loop.Heard(stored))
+			if event := loop.Heard(stored); !r.agent.Ignores(event) {
+				r.handle(event)
+			}
 			r.next()
 		}
 	})
