@@ -167,8 +167,8 @@ func (c *Consumer) oldest(ctx context.Context, from uint64) (oldest time.Time, e
 	return oldest, nil
 }
 
-// Next returns the next message, which is to be opened or refused before one behind it can be. It waits through reconnections and restarts of the server; an error
-// is ctx's, ErrFenced where the next reader dropped the consumer, or ErrLogReplaced.
+// Next returns the next message, which is to be opened or refused before one behind it can be. It waits through reconnections and
+// restarts of the server; an error is ctx's, ErrFenced where the next reader dropped the consumer, or ErrLogReplaced.
 func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 	for {
 		message, err := c.receive(ctx)
@@ -207,7 +207,8 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 func (c *Consumer) receive(ctx context.Context) (message jetstream.Msg, err error) {
 	for {
 		if c.iterator == nil {
-			c.iterator, err = c.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes), jetstream.PullHeartbeat(pullHeartbeat))
+			limits := jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes)
+			c.iterator, err = c.consumer.Messages(limits, jetstream.PullHeartbeat(pullHeartbeat))
 			if err != nil {
 				return nil, err
 			}
@@ -336,6 +337,22 @@ func (s Sealed) Open(ctx context.Context) (Delivery, error) {
 	as := reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share}
 	event, apart, refusal, err := s.consumer.bus.open(ctx, held, as)
 	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer, s.share}, err
+}
+
+// Sequence is where the message is in the log.
+func (s Sealed) Sequence() uint64 { return s.metadata.Sequence.Stream }
+
+// Refuse makes the record of a message that is not opened. Its event has all but data, where that can be believed.
+func (s Sealed) Refuse(ctx context.Context, reason, format string, args ...any) Delivery {
+	_ = s.share.take(ctx, events.Bound{}) // nothing; those behind have their turn
+	held := s.stored()
+	event, e, err := decode(held.data)
+	if err != nil || s.consumer.bus.kit.verify(event, e) != nil {
+		event = events.Event{}
+	}
+	event.Data, event.Sequence, event.Logged = nil, held.sequence, held.logged
+	refusal := held.quarantine(refuse(reason, format, args...))
+	return Delivery{event, refusal, s.metadata.NumPending > 0, false, s.message, s.consumer, s.share}
 }
 
 func (s Sealed) stored() stored {

@@ -30,7 +30,7 @@ func TestWhoAskedIsToldWhyItHasNoAnswer(t *testing.T) {
 		reason string
 	}{
 		"that is no valid event":           {func(events.Event) events.Payload { return &events.Completion{Bytes: -1} }, `field "negotiation"`},
-		"that is too large to travel":      {func(events.Event) events.Payload { return tooLarge{} }, "too large"},
+		"that is too large to travel":      {func(events.Event) events.Payload { return tooLarge{} }, "oversized"},
 		"for its question cannot be borne": {func(events.Event) events.Payload { panic("cannot bear it") }, "cannot bear it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -59,14 +59,77 @@ func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 	f.dies(&mortal{})
 	service.SetRememberAfter(t, time.Nanosecond) // of what is heard in silence, too
 	f.dies(&mortal{})
-	f.dies(&mortal{})
 	f.run(service.Options{Machine: &mortal{}})
 	record := f.expect(refused, fmt.Sprint(deadly.Sequence))
 	kept, err := events.Open[events.Quarantine](record)
-	if err != nil || kept.Reason != bus.Poison || !strings.Contains(kept.Detail, "3 instances in a row died") {
+	if err != nil || kept.Reason != bus.Poison || !strings.Contains(kept.Detail, "2 instances in a row died while the machine handled it") {
 		t.Errorf("%v, kept %+v", err, kept)
 	}
 	f.expect(aborted, "g1", "g2", "g3")
+}
+
+func TestAnEventThatTwoInstancesDiedAtWithNothingElseInHandIsRefused(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	deadly := f.lose("deadly")
+	f.dies(&mortal{})
+	f.dies(&mortal{})
+	f.lose("n1")
+	f.run(service.Options{Machine: &mortal{}})
+	f.expect(refused, fmt.Sprint(deadly.Sequence))
+	f.expect(aborted, "g1")
+}
+
+// The first instance opens messages ahead of the machine, and is gone while it opens one.
+func TestAMessageThatTwoInstancesDiedAtWhileTheyOpenedItIsRefused(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	deadly := f.lose("deadly")
+	service.SetOpening(t, func(sequence uint64) {
+		if sequence == deadly.Sequence {
+			runtime.Goexit()
+		}
+	})
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.until("it is delivered", func() bool { return f.unacknowledged() > 0 })
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.dies(&clerk{})
+	f.lose("n1")
+	f.run(service.Options{Machine: &clerk{}})
+	record := f.expect(refused, fmt.Sprint(deadly.Sequence))
+	kept, err := events.Open[events.Quarantine](record)
+	if err != nil || kept.Reason != bus.Poison || !strings.Contains(kept.Detail, "died while they opened it") {
+		t.Errorf("%v, kept %+v", err, kept)
+	}
+	f.expect(aborted, "g1")
+}
+
+// The first instance has the others in hand as well, so that the next ones have them one at a time.
+func TestADeadlyMessageAmongOthersIsFoundWhereverInstancesDieOfIt(t *testing.T) {
+	f := newFixture(t)
+	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
+	for i := range 10 {
+		f.lose(fmt.Sprintf("quiet%d", i))
+	}
+	deadly := f.lose("deadly")
+	f.lose("n1")
+	service.SetOpening(t, func(sequence uint64) {
+		if sequence == deadly.Sequence {
+			runtime.Goexit()
+		}
+	})
+	first := f.run(service.Options{Machine: &mortal{}})
+	f.until("all is delivered", func() bool { return f.unacknowledged() > 1 })
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.dies(&mortal{})
+	f.dies(&mortal{})
+	f.run(service.Options{Machine: &mortal{}})
+	f.expect(refused, fmt.Sprint(deadly.Sequence))
+	f.expect(aborted, "g1")
 }
 
 // The first instance acknowledges none of those, so that the next cannot know at which message it died.
@@ -78,7 +141,7 @@ func TestADeadlyEventBehindOthersThatBringAboutNothingIsRefused(t *testing.T) {
 	}
 	deadly := f.lose("deadly")
 	f.lose("n1")
-	for range 5 {
+	for range 3 {
 		f.dies(&mortal{})
 	}
 	f.run(service.Options{Machine: &mortal{}})
@@ -92,7 +155,7 @@ func TestAnInstanceThatDiesBeforeItHearsAnythingHidesNoDeath(t *testing.T) {
 	deadly := f.lose("deadly")
 	f.lose("n1")
 	f.dies(&mortal{})
-	for range 3 {
+	for range 2 {
 		f.dies(&stillborn{})
 		f.dies(&mortal{})
 	}

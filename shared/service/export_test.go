@@ -1,8 +1,11 @@
 package service
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/reknit/reknit/shared/bus"
 )
 
 // SetStandstill has a service count as standing still that early, for one test.
@@ -24,4 +27,14 @@ func set(t *testing.T, setting *time.Duration, d time.Duration) {
 	before := *setting
 	*setting = d
 	t.Cleanup(func() { *setting = before })
+}
+
+// SetOpening has something happen before a message is opened, for one test.
+func SetOpening(t *testing.T, before func(sequence uint64)) {
+	open := openSealed
+	openSealed = func(ctx context.Context, sealed bus.Sealed) (bus.Delivery, error) {
+		before(sealed.Sequence())
+		return open(ctx, sealed)
+	}
+	t.Cleanup(func() { openSealed = open })
 }

@@ -6,8 +6,8 @@ import (
 )
 
 func FuzzMemory(f *testing.F) {
-	whole := page{Instance: "i", position: position{7, "e"}, Machine: []byte(`{"a":1}`), Said: 9, Heard: 12, Deaths: 1,
-		Apart: []apart{{8, `{"node":"n1"}`}}}
+	whole := page{Instance: "i", position: position{7, "e"}, Machine: []byte(`{"a":1}`), Said: 9, Heard: 12,
+		fears: fears{Unopened: 2, Deaths: 1}, Apart: []apart{{8, `{"node":"n1"}`}}}
 	for _, p := range []page{{}, whole} {
 		_, data, err := new(memory).compress(p)
 		if err != nil {

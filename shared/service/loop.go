@@ -26,16 +26,19 @@ var regroup = bus.Regroup
 // machine and who opens waited for each other at each: a kill among 1,000 nodes took 336 ms, and 283 with them.
 const mostOpened = 16
 
+// taken is a message that is opened, or one that the loop is to open.
 type taken struct {
 	bus.Delivery
-	err error
+	sealed *bus.Sealed   // nil: it is opened
+	done   chan struct{} // closed when the loop is done with what it was to open
+	err    error
 }
 
 // loop gives the machine one thing at a time. Time does not pass for the machine, and nothing comes in from elsewhere,
 // until it has handled what was in the log at the start.
 func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 	deliveries := make(chan taken, mostOpened)
-	go take(ctx, consumer, deliveries)
+	go take(ctx, consumer, r.doubts(), deliveries)
 	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(consumer.LogAge/renewals)
 	lasting, cancel := outlasting(ctx)
 	defer cancel()
@@ -76,8 +79,9 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 
 // take opens as many messages at a time as there are processors: to verify a signature takes about as long as all that a
 // machine does about most messages. Each is delivered behind the one before. The goroutines stay: one for each message would
-// have its stack grown each time, which was 8 % of what the negotiator of 1,000 nodes spent.
-func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) {
+// have its stack grown each time, which was 8 % of what the negotiator of 1,000 nodes spent. What is doubtful is left to the loop, and
+// nothing behind it is read before that is done with it.
+func take(ctx context.Context, consumer *bus.Consumer, isDoubtful func(bus.Sealed) bool, deliveries chan<- taken) {
 	defer consumer.Stop()
 	var opening sync.WaitGroup
 	var reading sync.Mutex
@@ -90,10 +94,14 @@ func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) 
 				sealed, err := consumer.Next(ctx)
 				before, delivered := last, make(chan struct{})
 				last = delivered
-				reading.Unlock()
 				next := taken{err: err}
-				if err == nil {
-					next.Delivery, next.err = sealed.Open(ctx)
+				if err == nil && isDoubtful(sealed) {
+					next.sealed, next.done = &sealed, make(chan struct{})
+				} else {
+					reading.Unlock()
+				}
+				if err == nil && next.sealed == nil {
+					next.Delivery, next.err = openSealed(ctx, sealed)
 				}
 				<-before
 				select {
@@ -101,6 +109,13 @@ func take(ctx context.Context, consumer *bus.Consumer, deliveries chan<- taken) 
 				case <-ctx.Done():
 				}
 				close(delivered)
+				if next.sealed != nil {
+					select {
+					case <-next.done:
+					case <-ctx.Done():
+					}
+					reading.Unlock()
+				}
 				if next.err != nil {
 					return
 				}
@@ -114,14 +129,25 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 	if delivery.err != nil {
 		return delivery.err
 	}
+	if delivery.sealed != nil {
+		defer close(delivery.done)
+		var err error
+		if delivery.Delivery, err = r.openDoubtful(ctx, *delivery.sealed); err != nil {
+			return err
+		}
+	}
 	r.health.begin()
 	r.backlog -= min(r.backlog, 1)
 	if err := r.handle(ctx, delivery.Delivery); err != nil {
 		return err
 	}
+	if (r.memory.fears != fears{}) && delivery.Event.Sequence > r.said { // before it counts as done with: else the next hears it again
+		if err := r.remember(ctx); err != nil {
+			return err
+		}
+	}
 	r.acknowledge(ctx, delivery.Delivery)
-	feared := r.memory.Deaths > 0 && delivery.Event.Sequence > r.said
-	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && r.memory.apartBytes() < mostApart && !feared {
+	if r.recent.messages < mostRecent && r.recent.bytes < mostRecentBytes && r.memory.apartBytes() < mostApart {
 		return nil
 	}
 	return r.remember(ctx)
@@ -206,7 +232,10 @@ func (r *runner) readBefore(ctx context.Context, delivery bus.Delivery) error {
 func (r *runner) outputs(
 	ctx context.Context, event events.Event, delivery bus.Delivery, again bool,
 ) (outputs []events.Event, borne bool, err error) {
-	if delivery.Refusal != nil {
+	switch {
+	case delivery.Refusal != nil && delivery.Refusal.Reason == bus.Poison:
+		return append(r.speaker.NoAnswer(event, errUnopened), r.quarantine(ctx, r.speaker, event, delivery.Refusal)), false, nil
+	case delivery.Refusal != nil:
 		everybody := events.Speaker{Cluster: r.speaker.Cluster}
 		return []events.Event{r.quarantine(ctx, everybody, event, delivery.Refusal)}, false, nil
 	}
@@ -215,44 +244,12 @@ func (r *runner) outputs(
 			return nil, false, err
 		}
 	}
-	outputs, err = r.attempt(ctx, event, !again && r.mayHaveKilled(event))
+	outputs, err = r.attempt(ctx, event, !again && r.mayHaveKilled(event.Sequence))
 	if errors.Is(err, errPanicked) || errors.Is(err, errDeadly) {
 		poison := delivery.Refuse(bus.Poison, "%s: %v", r.Name, err)
 		return append(r.speaker.NoAnswer(event, err), r.quarantine(ctx, r.speaker, event, poison)), false, nil
 	}
 	return outputs, true, err
-}
-
-// mostDeaths is how many instances in a row may die while the machine handles an event that had come to one before
-// them.
-const mostDeaths = 3
-
-// errDeadly says that no instance survives an event: a panic can be caught, but not a lack of memory or of stack.
-var errDeadly = fmt.Errorf("%d instances in a row died while the machine handled it", mostDeaths)
-
-// mayHaveKilled reports whether an instance before ended while its machine had an event: it was delivered to it, and is
-// the first with which it was not done.
-func (r *runner) mayHaveKilled(event events.Event) bool {
-	return event.Sequence <= r.memory.Heard && r.recent.last.Sequence <= r.said
-}
-
-// attempt asks the machine. That the instance before ended with an event is the first sign that it is deadly: from then
-// on the memory tells how many instances have handed it to the machine in vain.
-func (r *runner) attempt(ctx context.Context, event events.Event, feared bool) ([]events.Event, error) {
-	if !feared {
-		return r.ask(ctx, event)
-	}
-	if r.memory.Deaths >= mostDeaths {
-		return nil, errDeadly
-	}
-	if err := r.memory.fear(ctx, r.memory.Deaths+1); err != nil {
-		return nil, err
-	}
-	outputs, asking := r.ask(ctx, event)
-	if err := r.memory.fear(ctx, 0); err != nil {
-		return nil, err
-	}
-	return outputs, asking
 }
 
 func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, error) {

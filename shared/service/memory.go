@@ -28,6 +28,8 @@ type memory struct {
 	written  time.Time // by the instance before; zero where there was none
 	before   string    // the instance before; empty where there was none
 	head     []byte    // of what is stored: the page without what was read apart, as it is compressed
+	reached  uint64    // up to which message the instance before had come
+	singly   uint64    // up to which it had them one at a time
 	page
 }
 
@@ -38,8 +40,8 @@ type page struct {
 	Machine json.RawMessage `json:"machine,omitempty"` // the machine's snapshot
 	Said    uint64          `json:"said,omitempty"`    // up to which message all that it brought about was said, where that is further
 	Heard   uint64          `json:"heard,omitempty"`   // up to which message instances before have come, whatever became of it
-	Deaths  int             `json:"deaths,omitempty"`  // of instances in a row, at the message behind all that was said
-	Apart   []apart         `json:"apart,omitempty"`   // what was read since, before anything came of it
+	fears
+	Apart []apart `json:"apart,omitempty"` // what was read since, before anything came of it
 }
 
 // apart is data that is not in the log, whose message names it: what dropped it then has the next instance hear another log than this one
@@ -47,6 +49,12 @@ type page struct {
 type apart struct {
 	Sequence uint64 `json:"sequence"` // of the message
 	Data     string `json:"data"`
+}
+
+// fears are how many instances in a row ended at the message behind all that was said.
+type fears struct {
+	Unopened int `json:"unopened,omitempty"` // while it was opened
+	Deaths   int `json:"deaths,omitempty"`   // while the machine had it
 }
 
 // position is that of the last message handled.
@@ -90,10 +98,14 @@ func (m *memory) lookBack(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 		defer cancel()
 		acknowledged, heard, err := m.bus.Reach(ctx, m.durable(m.before))
-		if m.Heard = max(m.Heard, heard); acknowledged > max(m.Said, m.Sequence) {
-			m.Said, m.Deaths = acknowledged, 0
+		if err != nil {
+			return err
 		}
-		return err
+		m.reached, m.singly = heard, min(m.Heard, heard)
+		if m.Heard = max(m.Heard, heard); acknowledged > max(m.Said, m.Sequence) {
+			m.Said, m.fears = acknowledged, fears{}
+		}
+		return nil
 	})
 }
 
@@ -111,7 +123,7 @@ func (m *memory) remember(ctx context.Context, machine Machine, at position, sai
 	next := page{Instance: m.Instance, position: at, Machine: snapshot, Said: said, Heard: m.Heard}
 	next.Apart = slices.DeleteFunc(slices.Clone(m.Apart), func(read apart) bool { return read.Sequence <= at.Sequence })
 	if at.Sequence <= max(m.Said, m.Sequence) {
-		next.Deaths = m.Deaths // the message that is feared is still to come
+		next.fears = m.fears // the message that is feared is still to come
 	}
 	return m.write(ctx, next)
 }
@@ -153,11 +165,20 @@ func (m *memory) kept() map[uint64][]byte {
 	return kept
 }
 
-// fear stores how many instances will have died at the message behind all that was said, should this one.
-func (m *memory) fear(ctx context.Context, deaths int) error {
+// fear stores how many instances will have ended at the message behind all that was said, should this one.
+func (m *memory) fear(ctx context.Context, fears fears) error {
 	next := m.page
-	next.Deaths = deaths
+	next.fears = fears
 	return m.write(ctx, next)
+}
+
+// known is how many instances in a row are known to have ended at the first message with which the one before was not done. That one
+// did, though it feared nothing, if it had messages one at a time, or no other.
+func (m *memory) known(feared int, sequence uint64) int {
+	if feared == 0 && (sequence <= m.singly || sequence == m.reached) {
+		return 1
+	}
+	return feared
 }
 
 // write repeats until the bucket has the page or ctx ends. It fails with bus.ErrFenced when another instance wrote, with

@@ -1,0 +1,185 @@
+package security
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/tests/services"
+)
+
+// mostBombed is how much more memory four services and two trainers take together while they are bombed: what is in flight to the
+// monitor, the negotiator and the restorer, and garbage that is not collected yet.
+const mostBombed = 96 << 20
+
+// TestAKitWithoutAPlaceTakesNobodysMemory has a kit that never joined say events whose data is 63 MiB of nothing in 64 KB, and some whose
+// data is hundreds of thousands of tiny elements, of the two kinds that most hear. Before there were bounds one such
+// event took the monitor 823 MB (a review by hand).
+func TestAKitWithoutAPlaceTakesNobodysMemory(t *testing.T) {
+	p := open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	heard, ended := p.trainTwo(ctx)
+	p.await(ctx, heard, events.PlanActivated)
+	attacker := p.attacker("n3")
+	payloads := p.connect("n3")
+	bombs := [][]byte{
+		fmt.Appendf(nil, `{"x":%q}`, strings.Repeat("0", 63<<20-8)),
+		[]byte(`{"parts":[{}` + strings.Repeat(",{}", 600_000) + `],"holdings":[{}` + strings.Repeat(",{}", 600_000) + `]}`),
+	}
+	peak := watchMemory(ctx)
+	said := 0
+	for i, plain := range bombs {
+		digest := events.Digest(plain)
+		if err := payloads.PutAs(ctx, events.PayloadBucket, digest, func() []byte { return packed(t, plain) }); err != nil {
+			t.Fatal(err)
+		}
+		for _, kind := range []events.Kind{events.ShardOffered, events.Consented} {
+			for n := range 8 {
+				attacker.sayApart(kind, fmt.Sprintf("bomb-%d-%d-%.4s", i, n, kind), digest)
+				said++
+			}
+		}
+	}
+	for range said {
+		record := p.await(ctx, heard, events.EventRefused)
+		var refusal events.Quarantine
+		if err := json.Unmarshal(record.Data, &refusal); err != nil || refusal.Reason != bus.Oversized {
+			t.Errorf("%v, refused as %s: %s", err, refusal.Reason, refusal.Detail)
+		}
+	}
+	if took := peak(); took > mostBombed {
+		t.Errorf("%d bombs took %d MiB, expected at most %d", said, took>>20, mostBombed>>20)
+	} else {
+		t.Logf("%d bombs took %d MiB", said, took>>20)
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Errorf("a trainer ended before its last step: %v", err)
+		}
+	}
+}
+
+// trainTwo has two nodes train, and returns what is said and how each ends.
+func (p *place) trainTwo(ctx context.Context) (<-chan events.Event, <-chan error) {
+	p.Helper()
+	services.RunWith(p.T, p.url, cluster, 2, func(service string) map[string]string {
+		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
+	})
+	text := filepath.Join(p.TempDir(), "text")
+	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
+		p.Fatal(err)
+	}
+	if err := p.connect("negotiator").Provision(ctx); err != nil {
+		p.Fatal(err)
+	}
+	heard := make(chan events.Event, 1024)
+	var subjects []string
+	for _, kind := range []events.Kind{events.PlanActivated, events.EventRefused} {
+		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
+	}
+	if _, err := p.connect("user").Follow(ctx, events.EventStream, subjects, bus.All, func(event events.Event) {
+		select {
+		case heard <- event:
+		case <-ctx.Done():
+		}
+	}); err != nil {
+		p.Fatal(err)
+	}
+	ended := make(chan error, 2)
+	for _, name := range []string{"n1", "n2"} {
+		go func() { ended <- p.train(ctx, name, text, nil) }()
+	}
+	return heard, ended
+}
+
+// await returns the next event of a kind.
+func (p *place) await(ctx context.Context, heard <-chan events.Event, kind events.Kind) events.Event {
+	p.Helper()
+	for {
+		select {
+		case event := <-heard:
+			if event.Kind == kind {
+				return event
+			}
+		case <-ctx.Done():
+			p.Fatalf("no %s was said", kind)
+		}
+	}
+}
+
+func packed(t *testing.T, plain []byte) []byte {
+	var text bytes.Buffer
+	writer := gzip.NewWriter(&text)
+	if _, err := writer.Write(plain); err != nil {
+		t.Fatal(err)
+	}
+	if err := writer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return text.Bytes()
+}
+
+// watchMemory looks at the heap again and again. What it returns ends that, and tells how much more there was than at first.
+func watchMemory(ctx context.Context) (peak func() uint64) {
+	heap := func() uint64 {
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return stats.HeapInuse
+	}
+	runtime.GC()
+	before, most := heap(), atomic.Uint64{}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			most.Store(max(most.Load(), heap()))
+			time.Sleep(2 * time.Millisecond)
+		}
+	}()
+	return func() uint64 {
+		cancel()
+		<-done
+		return most.Load() - min(before, most.Load())
+	}
+}
+
+// sayApart says an event of the attacker whose data is in the hub's bucket of payloads.
+func (a *attacker) sayApart(kind events.Kind, id, digest string) {
+	a.Helper()
+	about := a.key
+	if kind == events.ShardOffered {
+		about = "unit-1"
+	}
+	text := "reknit event\n"
+	for _, part := range []string{id, kind.Type(), events.NodeSource(a.key), about, cluster, "", "", "", digest} {
+		text += fmt.Sprintf("%d:%s", len(part), part)
+	}
+	signature, err := a.seed.Sign([]byte(text))
+	if err != nil {
+		a.Fatal(err)
+	}
+	message, err := json.Marshal(map[string]string{
+		"specversion": "1.0", "id": id, "type": kind.Type(), "source": events.NodeSource(a.key), "subject": about, "cluster": cluster,
+		"datacontenttype": "application/json", "dataref": digest, "signature": base64.RawURLEncoding.EncodeToString(signature),
+	})
+	if err == nil {
+		_, err = a.conn.Request(events.EventSubject(cluster, kind, about), message, patience)
+	}
+	if err != nil {
+		a.Fatal(err)
+	}
+}
