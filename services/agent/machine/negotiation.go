@@ -78,7 +78,7 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	busy := m.busy()
 	m.endNegotiation()
 	m.promise = nil
-	m.newest.known, m.newest.generation = true, opening.Generation-1
+	m.newest.learn(opening)
 	m.negotiation = &negotiation{
 		opening: heard[events.Opening]{event, opening}, offers: map[int][]events.Offer{},
 	}
@@ -110,14 +110,14 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	}
 }
 
-// late reports whether an opening is over. To a node that a plan leaves out no later plan makes it so: the plan may
-// have overtaken the opening, which tells that the others do not train on to the leaver's step.
+// late reports whether an opening is over. It is not if nodes alone told of the plan that it comes before. To a node that a plan leaves
+// out no later plan makes it so: the plan may have overtaken the opening, which tells that the others do not train on to the leaver's step.
 func (m *Machine) late(opening events.Opening) bool {
 	heard := m.newest.generation
 	if m.leftOut() && !m.named(opening.Members) {
 		heard = m.ahead().Generation
 	}
-	return m.newest.known && opening.Generation <= heard || slices.Contains(m.ended, opening.Negotiation)
+	return m.newest.known && !m.newest.told && opening.Generation <= heard || slices.Contains(m.ended, opening.Negotiation)
 }
 
 // busy says what the trainer's state is at that may take minutes; empty for nothing.

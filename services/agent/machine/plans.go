@@ -27,6 +27,7 @@ type newest struct {
 	digest     string    // empty where the plan itself was not heard
 	heard      uint64    // the greatest generation that was spoken of
 	logged     time.Time // when the log took it, later than the plan before
+	told       bool      // by nodes alone, which may have died since: the log has no plan
 }
 
 // inOrder takes an event after the plan that it builds on: what overtook it is kept, with all behind it. An answer to
@@ -73,9 +74,20 @@ func (m *Machine) learnsOfLoss(event events.Event) bool {
 		return false
 	}
 	m.overtaking = nil
-	m.newest = newest{known: true, generation: opening.Generation - 1, heard: max(m.newest.heard, opening.Generation-1)}
+	m.newest.learn(opening)
+	m.newest.digest, m.newest.logged = "", time.Time{}
 	m.readMissing()
 	return true
+}
+
+// learn notes which plan is the newest, as an opening says. What nodes told of before counts no more: all who told may have died, and then
+// the next opening goes on from an older plan, or begins at generation 1.
+func (n *newest) learn(opening events.Opening) {
+	if n.told {
+		n.heard = 0
+	}
+	n.known, n.generation, n.told = true, opening.Generation-1, len(opening.Recalls) > 0
+	n.heard = max(n.heard, n.generation)
 }
 
 // keep puts an event aside until its plan is here. A node that is too far behind asks for a place again.
@@ -109,7 +121,7 @@ func (m *Machine) readMissing() {
 // committed takes the plan after the newest, which ends the negotiation that made it. A later plan waits for those
 // before it, which are read again.
 func (m *Machine) committed(event events.Event, plan events.Plan) {
-	m.newest.heard = max(m.newest.heard, plan.Generation)
+	m.newest.heard, m.newest.told = max(m.newest.heard, plan.Generation), false
 	if m.another(plan.Nodes) {
 		m.outdone = max(m.outdone, plan.Generation)
 		if m.membership != givenUp && m.membership != outside { // these look before they ask again

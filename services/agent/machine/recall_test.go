@@ -1,6 +1,8 @@
 package machine
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -90,6 +92,29 @@ func TestANodeThatAnsweredInAnOlderLogTellsThePlanThatTheLogLacks(t *testing.T) 
 			n.hears(events.NegotiationOpened, rejoined("g4-next", 4))
 			n.expect("say negotiation.delayed g4-next: it digests what it claims", "tell claims",
 				"say negotiation.consented g4-next true at 0: 0 holdings, 1 claims of plan 3")
+		})
+	}
+}
+
+// TestANodeTakesPartAgainWhereAllDiedWhoToldOfALaterPlan has those die who told of plan 5 before they told the plan itself.
+func TestANodeTakesPartAgainWhereAllDiedWhoToldOfALaterPlan(t *testing.T) {
+	for name, next := range map[string]*events.Opening{"this node knows plan 3": rejoined("g4", 4), "nobody knows a plan": rejoined("g1", 1)} {
+		t.Run(name, func(t *testing.T) {
+			n := trainingNode(t, 15)
+			n.do(n.machine.Forgotten("the log is another one"))
+			n.stands(15)
+			n.told = nil
+			recall := rejoined("g6", 6)
+			recall.Recalls = []string{"n2"}
+			n.hears(events.NegotiationOpened, recall)
+			n.hears(events.Aborted, &events.Abort{Negotiation: "g6", Generation: 6, Reason: "the changes are others now"})
+			if next.Generation > 1 {
+				next.Recalls = []string{"n1"}
+			}
+			n.hears(events.NegotiationOpened, next)
+			if !slices.ContainsFunc(n.told, func(told string) bool { return strings.Contains(told, next.Negotiation) }) {
+				t.Errorf("it answers no opening of generation %d: %q", next.Generation, n.told)
+			}
 		})
 	}
 }
