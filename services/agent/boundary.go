@@ -145,7 +145,7 @@ func (s *Session) told(state State, task machine.Tell) machine.Told {
 	if task.Snapshots {
 		ctx, cancel := context.WithTimeout(s.context, listTime)
 		defer cancel()
-		told.Snapshots = s.snapshots.List(ctx)
+		told.Snapshots = s.snapshots.List(ctx, task.Complete)
 	}
 	return told
 }

@@ -40,7 +40,7 @@ func TestATrainerGoesOnOnlyOnceItsUnitsAreCopiedForASnapshot(t *testing.T) {
 		Shares: []machine.Share{{Tier: machine.DiskTier, Units: []events.Range{{End: 1}}}}}
 	s.capture(&trained{unit: []byte("before")}, task)
 	s.untilCopied()
-	for begun := time.Now(); len(taken.List(t.Context())) == 0; {
+	for begun := time.Now(); len(taken.List(t.Context(), nil)) == 0; {
 		if time.Since(begun) > patience {
 			t.Fatal("no snapshot is written")
 		}

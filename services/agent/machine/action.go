@@ -100,6 +100,7 @@ type (
 		Task      Task
 		Claims    bool
 		Snapshots bool
+		Complete  map[string][]retention.ID // as of Capture
 	}
 
 	// Capture copies units at the step that the trainer has just completed, and begins to write them to tiers.

@@ -250,14 +250,14 @@ func (m *Machine) current() []events.Holding {
 // may claim.
 func (m *Machine) tell() {
 	opening := m.negotiation.opening.payload
-	snapshots := m.readsSnapshots(opening)
+	snapshots, told := m.readsSnapshots(opening), maps.Clone(m.snapshots.complete)
 	switch {
 	case m.plan != nil || begins(opening):
-		m.ask(Tell{Task: m.task(), Snapshots: snapshots}, "it tells what it holds")
+		m.ask(Tell{m.task(), false, snapshots, told}, "it tells what it holds")
 	case m.mayClaim():
-		m.ask(Tell{Task: m.task(), Claims: true, Snapshots: snapshots}, "it digests what it claims")
+		m.ask(Tell{m.task(), true, snapshots, told}, "it digests what it claims")
 	case snapshots:
-		m.ask(Tell{Task: m.task(), Snapshots: true}, "it lists its snapshots")
+		m.ask(Tell{m.task(), false, true, told}, "it lists its snapshots")
 	default:
 		m.consent(events.Consent{Accepted: true})
 	}

@@ -62,6 +62,33 @@ func Told(own []Part, told []ID) []ID {
 	return slices.Compact(complete)
 }
 
+// foremost is how many snapshots of each tier are named before any that may not be complete: more than are kept.
+const foremost = 4
+
+// Named returns which snapshots a node names that can read more than it may name: the last few of each tier that the cluster said are
+// complete, and beside them the newest. Else those would crowd them out that a slow or full disk left incomplete. The newest comes first.
+func Named(readable []ID, told map[string][]ID, most int) []ID {
+	first := map[ID]bool{}
+	for _, complete := range told {
+		known := slices.DeleteFunc(slices.Clone(complete), func(id ID) bool { return !slices.Contains(readable, id) })
+		for _, id := range known[:min(foremost, len(known))] {
+			first[id] = true
+		}
+	}
+	named := slices.SortedFunc(slices.Values(readable), func(a, b ID) int {
+		switch {
+		case first[a] == first[b]:
+			return Newer(a, b)
+		case first[a]:
+			return -1
+		}
+		return 1
+	})
+	named = named[:min(most, len(named))]
+	slices.SortFunc(named, Newer)
+	return named
+}
+
 // History is the one that counts: steps up to Resume, and beyond them what was trained under Plan.
 type History struct {
 	Resume uint64 // the step from which the plan in force went on

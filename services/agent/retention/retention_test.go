@@ -194,3 +194,18 @@ func TestAPartMayBeOfTheNewestCompleteSnapshotUnlessANewerOneIsKnownOrItsStepsWe
 		}
 	}
 }
+
+// TestWhatIsCompleteIsNamedThoughManyNewerOnesAreNot has a disk that takes long: of twenty newer snapshots none is complete yet.
+func TestWhatIsCompleteIsNamedThoughManyNewerOnesAreNot(t *testing.T) {
+	var readable []ID
+	for step := range uint64(30) {
+		readable = append(readable, ID{Step: step, Plan: "p"})
+	}
+	told := map[string][]ID{"disk": {readable[9], readable[8]}, "remote": {readable[4], {Step: 2, Plan: "of a disk that is gone"}}}
+	if named := steps(Named(readable, told, 6)); !slices.Equal(named, []uint64{29, 28, 27, 9, 8, 4}) {
+		t.Errorf("it names %v", named)
+	}
+	if named := steps(Named(readable[:3], told, 6)); !slices.Equal(named, []uint64{2, 1, 0}) {
+		t.Errorf("it names %v", named)
+	}
+}

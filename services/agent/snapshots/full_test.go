@@ -20,7 +20,7 @@ import (
 func (s *scene) complete(nodes ...*Snapshots) (newest uint64) {
 	have := map[uint64]map[int]bool{}
 	for _, node := range nodes {
-		for _, snapshot := range node.List(s.t.Context()) {
+		for _, snapshot := range node.List(s.t.Context(), nil) {
 			for _, units := range snapshot.Units {
 				for unit := units.First; unit < units.End; unit++ {
 					if have[snapshot.Step] == nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/reknit/reknit/services/agent/retention"
 )
 
-// List returns what can be read of whole parts, the newest first and at most as much as a consent may hold. A tier
-// that does not answer counts for nothing.
-func (s *Snapshots) List(ctx context.Context) []events.Snapshot {
+// List returns what can be read of whole parts, the newest first and at most as much as a consent may hold: rather what the cluster said is
+// complete, by tier, than what may not be. A tier that does not answer counts for nothing.
+func (s *Snapshots) List(ctx context.Context, complete map[string][]retention.ID) []events.Snapshot {
 	readable := map[unitOf][]place{}
 	for _, t := range s.tiers {
 		lies, err := t.list(ctx)
@@ -31,7 +31,7 @@ func (s *Snapshots) List(ctx context.Context) []events.Snapshot {
 		}
 	}
 	units := s.remember(readable)
-	return s.told(ctx, units)
+	return s.told(ctx, units, complete)
 }
 
 // remember keeps what can be read where, and returns the units of each snapshot.
@@ -50,13 +50,10 @@ func (s *Snapshots) remember(readable map[unitOf][]place) map[retention.ID][]int
 	return units
 }
 
-// told writes snapshots down, the newest first. Where training stood in its data one manifest of each tells.
-func (s *Snapshots) told(ctx context.Context, units map[retention.ID][]int) []events.Snapshot {
+// told writes snapshots down. Where training stood in its data one manifest of each tells.
+func (s *Snapshots) told(ctx context.Context, units map[retention.ID][]int, complete map[string][]retention.ID) []events.Snapshot {
 	var list []events.Snapshot
-	for _, id := range slices.SortedFunc(maps.Keys(units), retention.Newer) {
-		if len(list) == events.MostSnapshots {
-			break
-		}
+	for _, id := range retention.Named(slices.Collect(maps.Keys(units)), complete, events.MostSnapshots) {
 		position, err := s.position(ctx, unitOf{id, units[id][0]})
 		if err != nil {
 			slog.Warn("snapshot not listed", "node", s.owner.Node, "step", id.Step, "error", err)

@@ -126,7 +126,7 @@ var planDigest = events.Digest([]byte("1"))
 // lists tells what a node can read, as "step: first-end".
 func (s *scene) lists(node *Snapshots) []string {
 	var told []string
-	for _, snapshot := range node.List(s.t.Context()) {
+	for _, snapshot := range node.List(s.t.Context(), nil) {
 		text := fmt.Sprintf("%d:", snapshot.Step)
 		for _, units := range snapshot.Units {
 			text += fmt.Sprintf(" %d-%d", units.First, units.End)
@@ -299,7 +299,7 @@ func TestASnapshotTellsWhereTrainingStoodInItsData(t *testing.T) {
 	a.takes(s.task(8, machine.Share{Tier: machine.MemoryTier, Units: []events.Range{{First: 0, End: 3}}, To: "b"}), export)
 	a.writing.Wait()
 	for _, node := range []*Snapshots{a, b} {
-		if list := node.List(t.Context()); len(list) != 1 || list[0].ConsumedSamples != 100+8*24 {
+		if list := node.List(t.Context(), nil); len(list) != 1 || list[0].ConsumedSamples != 100+8*24 {
 			t.Errorf("%s can read %+v", node.owner.Node, list)
 		}
 	}

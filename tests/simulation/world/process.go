@@ -259,7 +259,7 @@ func (p *process) stateWork(action agent.Action) {
 func (p *process) told(tell agent.Tell) agent.Result {
 	told := agent.Told{Task: tell.Task}
 	if tell.Snapshots {
-		told.Snapshots = p.node.listed(p.bucket)
+		told.Snapshots = p.node.listed(p.bucket, tell.Complete)
 	}
 	if !tell.Claims {
 		told.Holdings = p.state.holdings()

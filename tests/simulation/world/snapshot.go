@@ -3,6 +3,7 @@ package world
 import (
 	"cmp"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -230,10 +231,12 @@ func (n *node) readable(bucket *tier) map[retention.ID]map[int]version {
 	return units
 }
 
-// listed tells what a node can read, the newest first.
-func (n *node) listed(bucket *tier) []events.Snapshot {
+// listed tells what a node can read, as services/agent/snapshots does.
+func (n *node) listed(bucket *tier, complete map[string][]retention.ID) []events.Snapshot {
 	var list []events.Snapshot
-	for id, units := range n.readable(bucket) {
+	readable := n.readable(bucket)
+	for _, id := range retention.Named(slices.Collect(maps.Keys(readable)), complete, events.MostSnapshots) {
+		units := readable[id]
 		snapshot := events.Snapshot{Step: id.Step, Plan: id.Plan, ConsumedSamples: n.samplesAt(id, bucket)}
 		for unit := range units {
 			snapshot.Units = append(snapshot.Units, events.Range{First: unit, End: unit + 1})
@@ -241,10 +244,7 @@ func (n *node) listed(bucket *tier) []events.Snapshot {
 		slices.SortFunc(snapshot.Units, func(a, b events.Range) int { return cmp.Compare(a.First, b.First) })
 		list = append(list, snapshot)
 	}
-	slices.SortFunc(list, func(a, b events.Snapshot) int {
-		return retention.Newer(retention.ID{Step: a.Step, Plan: a.Plan}, retention.ID{Step: b.Step, Plan: b.Plan})
-	})
-	return list[:min(len(list), events.MostSnapshots)]
+	return list
 }
 
 // samplesAt returns where training stood in its data when a snapshot was captured.
