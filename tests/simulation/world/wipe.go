@@ -102,25 +102,33 @@ func (h *hub) wipe(now time.Time) {
 	}
 }
 
-// forgetHalf has the judge forget a commitment whose plan was not stored when the store went: nobody has the plan, nor has any log.
+// forgetHalf has the judge forget what was half stored when the store went, for nobody has the rest, nor has any log: a commitment without
+// its plan, and an abort without the opening that it says follows.
 func (h *hub) forgetHalf() {
+	opened := map[string]bool{} // by cause
+	for _, event := range h.log[h.Events] {
+		opened[event.Cause] = opened[event.Cause] || event.Kind == events.NegotiationOpened
+	}
 	isHalf := func(event events.Event) bool {
-		if event.Kind != events.Committed {
-			return false
+		switch payload, err := event.Read(); payload := payload.(type) {
+		case *events.Commitment:
+			return err == nil && payload.Generation > uint64(len(h.plans()))
+		case *events.Abort:
+			return err == nil && payload.Superseded && !opened[event.Cause]
 		}
-		commitment, err := events.Open[events.Commitment](event)
-		return err == nil && commitment.Generation > uint64(len(h.plans()))
+		return false
 	}
-	log := h.log[h.Events]
-	i := slices.IndexFunc(log, isHalf)
-	if i < 0 {
-		return
+	var log []events.Event
+	forgotten := uint64(0)
+	for _, event := range h.log[h.Events] {
+		if isHalf(event) {
+			forgotten++
+			continue
+		}
+		event.Sequence -= forgotten
+		log = append(log, event)
 	}
-	log = slices.Delete(log, i, i+1)
-	for ; i < len(log); i++ {
-		log[i].Sequence--
-	}
-	h.log[h.Events], h.before[h.Events] = log, h.before[h.Events]-1
+	h.log[h.Events], h.before[h.Events] = log, h.before[h.Events]-forgotten
 }
 
 // restore puts back what was backed up. The judge's log goes on behind what was said before.
