@@ -72,9 +72,15 @@ func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []e
 	return m.abort(cause, reason, m.hold(reason))
 }
 
-// spare returns the nodes without which the others can go on.
+// spare returns the nodes without which the others can go on: what they hold others hold, or claim.
 func (m *Machine) spare(nodes ...string) []string {
-	spare, _ := protocol.Spare(m.state.placed(),
+	units := m.state.placed()
+	if under := m.state.Negotiation; under != nil {
+		for _, claim := range under.Claims.within(protocol.Window{First: under.StopStep, Last: under.StopStep}) {
+			units[claim.Node] = append(units[claim.Node], claim.Unit)
+		}
+	}
+	spare, _ := protocol.Spare(units,
 		slices.DeleteFunc(nodes, func(node string) bool { return m.state.known(node) == nil }))
 	return spare
 }
