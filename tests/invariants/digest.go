@@ -7,17 +7,33 @@ import (
 )
 
 // OneDigest finds bytes that are not those of the manifest, and replicas that disagree: a row of the state at a
-// step has one content, whoever computed it under whatever plan.
+// step has one content, whoever computed it under whatever plan. Training that begins anew makes other ones: what is told of before counts
+// no more.
 var OneDigest = Invariant{"a layer at a step has one digest, and is received only as offered", func(log *Log) []Violation {
 	var violations []Violation
 	states := digests{log: log, known: map[version]content{}}
-	offered := map[string][]int{} // rows by negotiation
+	offered := map[string][]int{}                 // rows by negotiation
+	givenUp, over := uint64(0), map[string]bool{} // newest generation of before, and negotiations
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
+		case *events.JobReset:
+			givenUp = payload.Generation
+			for negotiation := range offered {
+				over[negotiation] = true
+			}
+			clear(states.known)
+		case *events.Opening:
+			offered[payload.Negotiation] = []int{}
 		case *events.Offer:
+			if over[payload.Negotiation] {
+				continue
+			}
 			violations = append(violations, states.agree(entry, payload.Unit, payload.Step, payload.Digest)...)
 			offered[payload.Negotiation] = append(offered[payload.Negotiation], payload.Unit)
 		case *events.Receipt:
+			if over[payload.Negotiation] {
+				continue
+			}
 			for _, layer := range payload.Units {
 				violations = append(violations, states.agree(entry, layer.Unit, layer.Step, layer.Digest)...)
 				if !slices.Contains(offered[payload.Negotiation], layer.Unit) {
@@ -26,6 +42,9 @@ var OneDigest = Invariant{"a layer at a step has one digest, and is received onl
 				}
 			}
 		case *events.Digests:
+			if payload.Generation <= givenUp {
+				continue
+			}
 			for _, layer := range payload.Units {
 				violations = append(violations, states.agree(entry, layer.Unit, payload.Step, layer.Digest)...)
 			}

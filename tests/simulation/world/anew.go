@@ -36,6 +36,7 @@ func (w *World) checkAnew(plan *events.Plan) {
 		w.violation("training was to go on from the newest snapshot, and generation %d goes on from step %d; its nodes can read step %d",
 			plan.Generation, plan.ResumeStep, newest.Step)
 	}
+	w.beginLife(plan)
 	w.reset, w.anew = nil, plan.Generation
 	w.newest, w.resumed, w.wentBack = plan.ResumeStep, plan.ResumeStep, true
 }

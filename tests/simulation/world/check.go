@@ -107,7 +107,9 @@ func (w *World) checkPlan(plan *events.Plan) {
 	w.resumed = plan.ResumeStep
 	if plan.Generation == 1 && w.before > 0 { // what was made before is gone
 		w.newest = plan.ResumeStep
+		w.beginLife(plan)
 	}
+	w.noteLife(plan)
 }
 
 // checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be. The

@@ -13,11 +13,12 @@ import (
 type job struct {
 	events.Job
 	seed   uint64
-	chains [][]uint64 // by unit: its value after 0, 1, 2, ... steps, as far as they were asked for
+	chains [][]uint64 // by unit: its value after 0, 1, 2, ... steps of the newest life, as far as they were asked for
+	lives  []lifetime // of training, the newest last
 }
 
 func newJob(c Cluster) *job {
-	j := &job{seed: c.Seed, chains: make([][]uint64, c.Layers*(1+c.Partitions))}
+	j := &job{seed: c.Seed, chains: make([][]uint64, c.Layers*(1+c.Partitions)), lives: []lifetime{{}}}
 	j.Job = events.Job{
 		Digest: events.Digest(fmt.Append(nil, "job ", c.Seed)), Steps: c.Steps, Kind: c.Kind, GlobalBatch: 8, MicroBatch: 1,
 		OptimizerPartitions: c.Partitions, Stages: events.Bounds{Min: c.Stages},
@@ -43,13 +44,15 @@ func newJob(c Cluster) *job {
 func (j *job) value(unit int, step uint64) uint64 {
 	for chain := j.chains[unit]; uint64(len(chain)) <= step; chain = j.chains[unit] {
 		last := len(chain) - 1
-		j.chains[unit] = append(chain, j.next(chain[last], uint64(last)))
+		j.chains[unit] = append(chain, j.next(len(j.lives)-1, version{uint64(last), chain[last]}).value)
 	}
 	return j.chains[unit][step]
 }
 
-// next trains a unit one step. What is summed over the micro-batches does not depend on who computed it.
-func (j *job) next(value, step uint64) uint64 { return mix(value, mix(j.seed, step)) }
+// next trains a unit one step, in a life. What is summed over the micro-batches does not depend on who computed it.
+func (j *job) next(life int, v version) version {
+	return version{v.step + 1, mix(v.value, mix(j.seed+uint64(j.trainedIn(life, v.step)), v.step))}
+}
 
 // mix is splitmix64's finalizer over both.
 func mix(a, b uint64) uint64 {

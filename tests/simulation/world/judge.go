@@ -45,8 +45,8 @@ func (w *World) explains(unit int, v version) bool {
 		return true
 	}
 	for _, stain := range w.stains[unit] {
-		for ; stain.step < v.step; stain.step++ {
-			stain.value = w.job.next(stain.value, stain.step)
+		for stain.step < v.step {
+			stain = w.job.next(len(w.job.lives)-1, stain)
 		}
 		if stain == v {
 			return true

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -24,6 +25,53 @@ func (w *World) noteSecondLife(event events.Event) {
 		w.violation("training begins anew, and %s lives and told that it trained under generation %d", teller.node.name, teller.claimable)
 	}
 	w.beginAnew()
+}
+
+// lifetime is training from its first step, or from a snapshot, until it begins anew. What a life trains no other one does: who goes on
+// with what was given up has other values.
+type lifetime struct {
+	parent int    // whose steps it has before its own
+	step   uint64 // after which its own begin
+}
+
+// trainedIn returns the life that made the step which follows so many others of a life.
+func (j *job) trainedIn(life int, steps uint64) int {
+	for life > 0 && steps < j.lives[life].step {
+		life = j.lives[life].parent
+	}
+	return life
+}
+
+// beginLife has what follows be a new life, from the step of a plan, which may be of a snapshot.
+func (w *World) beginLife(plan *events.Plan) {
+	j := w.job
+	j.lives = append(j.lives, lifetime{w.livedUnder[plan.Snapshot], plan.ResumeStep})
+	for unit, chain := range j.chains {
+		j.chains[unit] = chain[:1]
+	}
+}
+
+// lifeOf returns the life of which a plan is.
+func (w *World) lifeOf(plan *events.Plan) int {
+	if len(w.job.lives) == 1 {
+		return 0
+	}
+	return w.livedUnder[digestOfPlan(plan)]
+}
+
+// noteLife notes of which life a plan is that is committed.
+func (w *World) noteLife(plan *events.Plan) {
+	if newest := len(w.job.lives) - 1; newest > 0 {
+		w.livedUnder[digestOfPlan(plan)] = newest
+	}
+}
+
+func digestOfPlan(plan *events.Plan) string {
+	data, err := json.Marshal(plan)
+	if err != nil {
+		panic(err) // it came as JSON
+	}
+	return events.Digest(data)
 }
 
 // teller returns a process that lives and told the newest log what it trained before; nil: there is none.

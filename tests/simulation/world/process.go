@@ -72,6 +72,7 @@ type process struct {
 	backlog      []func()     // what was due while it was paused
 	generation   uint64       // of the plan trained last
 	before       uint64       // the world's, as the plan came that was trained last
+	life         int          // of that plan
 	claimable    uint64       // generation under which the state was trained that it may claim
 	plan         *events.Plan // adopted last
 	share        share        // of its samples
@@ -296,7 +297,7 @@ func (p *process) adopt(adopt agent.Adopt) agent.Result {
 func (p *process) train(train agent.Train) {
 	p.checkTrain(train)
 	if train.Plan != p.plan {
-		p.before = p.World.before
+		p.before, p.life = p.World.before, p.lifeOf(train.Plan)
 	}
 	p.plan, p.generation = train.Plan, train.Plan.Generation
 	p.takeUp(train)
@@ -322,7 +323,7 @@ func (p *process) reduced(c *collective, layers events.Range) {
 		p.reducedIn[layer] = true
 		for unit := layer; unit < len(p.state.trained); unit += len(p.reducedIn) {
 			if p.state.trained[unit] {
-				p.state.advance(unit)
+				p.state.advance(unit, p.life)
 			}
 		}
 	}

@@ -97,10 +97,9 @@ func (s *state) adopt(units []events.Range, step uint64) error {
 	return nil
 }
 
-// advance trains a unit one step.
-func (s *state) advance(unit int) {
-	before := s.kept[unit][0]
-	s.kept[unit] = slices.Insert(s.kept[unit], 0, version{before.step + 1, s.job.next(before.value, before.step)})
+// advance trains a unit one step, in a life.
+func (s *state) advance(unit, life int) {
+	s.kept[unit] = slices.Insert(s.kept[unit], 0, s.job.next(life, s.kept[unit][0]))
 }
 
 // completed drops all but the step and the one before of what is trained, and older imports.

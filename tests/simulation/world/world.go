@@ -56,16 +56,17 @@ type World struct {
 	witnesses   map[int]map[*process]bool // by unit that was spoiled: whose copy was known when it first was
 	unjudged    int                       // events since the log was judged
 	chatter     chatter
-	begins      bool      // in a log that lost all training is about to begin anew, where all can make step 0
-	heldFor     string    // why the cluster holds, as was told last since the newest plan; empty: it does not
-	scripted    []*script // that run, or have yet to end
-	misled      bool      // the log was found wrong
-	lies        bool      // a node lies
-	emptied     bool      // payloads were dropped before all had read them
-	wiped       bool      // the hub's store was, or an older one was restored
-	accepts     bool      // a user accepts an older log, where the cluster asks for it
-	judged      int       // events of the log that are kept; zero: all
-	before      uint64    // generations of the lives before, of which nobody was left who knew
+	begins      bool           // in a log that lost all training is about to begin anew, where all can make step 0
+	heldFor     string         // why the cluster holds, as was told last since the newest plan; empty: it does not
+	scripted    []*script      // that run, or have yet to end
+	misled      bool           // the log was found wrong
+	lies        bool           // a node lies
+	emptied     bool           // payloads were dropped before all had read them
+	wiped       bool           // the hub's store was, or an older one was restored
+	accepts     bool           // a user accepts an older log, where the cluster asks for it
+	judged      int            // events of the log that are kept; zero: all
+	livedUnder  map[string]int // by the digest of each plan: the life of which it is; zero, too, before there was a second
+	before      uint64         // generations of the lives before, of which nobody was left who knew
 	planned     []ledger.Plan
 	trained     []ledger.Entry
 	folded      int                  // of trained, when it was folded last
@@ -201,7 +202,7 @@ func New(c Cluster, verbose bool) *World {
 		chatter: chatter{mended: -1},
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
-		startNodes: c.Nodes, program: c.Earlier,
+		startNodes: c.Nodes, livedUnder: map[string]int{}, program: c.Earlier,
 		told: map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
