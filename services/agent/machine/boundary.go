@@ -139,6 +139,7 @@ func (m *Machine) adopted(result Adopted) {
 		return
 	}
 	next := m.pending[0]
+	m.takeStock(next.plan)
 	m.plan, m.trained, m.pending = &next, &next, m.pending[1:]
 	m.done, m.switched, m.stuck, m.claimable = next.plan.ResumeStep, true, false, next.plan.Generation
 	m.tookBack = false

@@ -47,6 +47,7 @@ type Machine struct {
 	membership    membership
 	incarnation   string
 	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
+	counts        map[int]bool  // by unit: what counts of that state; nil: all of it
 	trained       *committed    // that plan; nil where another process of this node had it
 	reason        string        // why it was given up
 	replaced      bool          // since it was given up a plan does without it

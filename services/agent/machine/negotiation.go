@@ -278,9 +278,12 @@ func (m *Machine) told(result Told) {
 	consent := events.Consent{Accepted: true, Snapshots: result.Snapshots}
 	switch {
 	case m.plan != nil || begins(m.negotiation.opening.payload):
-		consent.Holdings = result.Holdings
-	case m.mayClaim() && len(result.Claims) > 0:
-		consent.Claims, consent.Trained = result.Claims, m.claimable
+		consent.Holdings = m.countedOf(result.Holdings)
+	case m.mayClaim():
+		consent.Claims = slices.DeleteFunc(result.Claims, func(claim events.Claim) bool { return !m.countsNow(claim.Unit) })
+		if len(consent.Claims) > 0 {
+			consent.Trained = m.claimable
+		}
 	}
 	m.consent(consent)
 }

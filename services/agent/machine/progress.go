@@ -37,7 +37,7 @@ func (m *Machine) Loss(step uint64, finite bool) (diverges bool) {
 // Completed tells that a step was completed after so many seconds. It comes before the step's Boundary. The first
 // step of a plan says how long training stood for it.
 func (m *Machine) Completed(now time.Time, step uint64, seconds float64) []Action {
-	m.done = step
+	m.done, m.counts = step, nil // the trainer's state has dropped what it does not train
 	stall, usual, first := m.pace.note(now, seconds)
 	if first && m.plan != nil {
 		activated := m.speaker.First(now, m.plan.digest+m.incarnation, events.PlanActivated, m.settings.Node, &events.Activation{

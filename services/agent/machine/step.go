@@ -71,7 +71,7 @@ func (m *Machine) Frozen(holdings []events.Holding) []Action {
 func (m *Machine) vouch() {
 	asked := m.negotiation != nil && m.readsSnapshots(m.negotiation.opening.payload)
 	if m.frozen != nil && m.trainer == abandoning && m.plan != nil && m.mustTell() && !asked {
-		m.consent(events.Consent{Accepted: true, Holdings: m.frozen})
+		m.consent(events.Consent{Accepted: true, Holdings: m.countedOf(m.frozen)})
 	}
 }
 

@@ -192,6 +192,7 @@ func (m *Machine) fetched(result Fetched) {
 	receipt := &m.negotiation.exchange.receipt
 	receipt.Seconds, receipt.Sources = max(receipt.Seconds, result.Seconds), result.Sources
 	m.imported[offer.Unit] = imported{offer.Step, offer.Digest}
+	m.vouchFor(events.Range{First: offer.Unit, End: offer.Unit + 1})
 	m.arrived(offer)
 	m.take()
 }
