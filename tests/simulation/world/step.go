@@ -9,7 +9,7 @@ import (
 // abandon gives up the step under way. A trainer in a kernel that nothing interrupts comes to its boundary later. Until
 // then its agent answers for it, if it can tell what the trainer holds.
 func (p *process) abandon(within time.Duration) {
-	p.halt(p.halts())
+	p.haltForStep()
 	for i, action := range p.work {
 		if _, train := action.(agent.Train); train {
 			p.work = append(p.work[:i:i], p.work[i+1:]...)
@@ -34,7 +34,7 @@ func (p *process) abandon(within time.Duration) {
 
 // leaveStep takes the trainer out of its step, and to its boundary as soon as it runs.
 func (p *process) leaveStep() {
-	p.halt(p.halts())
+	p.haltForStep()
 	p.collective.leave(p)
 	p.collective = nil
 	p.later(p.node.kernel, p.toBoundary)

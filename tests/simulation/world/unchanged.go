@@ -46,6 +46,12 @@ func (p *process) halt(within time.Duration) {
 	}
 }
 
+// haltForStep ends the script, or its wait for its turn, because the step is given up: another plan has it started.
+func (p *process) haltForStep() {
+	p.unchanged.turn++
+	p.halt(p.halts())
+}
+
 // haltLast ends the script with its agent: at once where that dies, and in good order where it has left.
 func (p *process) haltLast() {
 	if p.unchanged.turn++; p.node.gone {
