@@ -197,7 +197,11 @@ func sum(c changes.Change, phases []string) (seconds float64) {
 
 // detail writes all that is known of a change.
 func detail(w io.Writer, c changes.Change) {
-	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, c.What())
+	what := c.What()
+	if c.IsHold() {
+		what = "the cluster holds"
+	}
+	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, what)
 	for _, reason := range c.Reasons {
 		fmt.Fprintf(w, "  %s: %s\n", reason.Node, reason.Says)
 	}
@@ -210,7 +214,7 @@ func detail(w io.Writer, c changes.Change) {
 	phases(w, c)
 	waits(w, c)
 	transfers(w, c.Receipts)
-	attempts(w, c.Attempts)
+	attempts(w, c.Attempts, c.Held)
 	refusals(w, c.Refusals)
 }
 
@@ -293,14 +297,18 @@ func transfers(w io.Writer, receipts []events.Receipt) {
 	table.Flush()
 }
 
-// attempts tells of negotiations that came to nothing, and what was objected in any.
-func attempts(w io.Writer, all []changes.Attempt) {
+// attempts tells of negotiations that came to nothing, and what was objected in any. A hold whose reason was told already is not told again;
+// nil: none was.
+func attempts(w io.Writer, all []changes.Attempt, told *events.Hold) {
 	for i, a := range all {
 		if a.Ended == "" && len(a.Said) == 0 && a.Overdue == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "\nAttempt %d of %d, %s, took %s", i+1, len(all), clock(a.Opened), tell.Seconds(a.Seconds))
-		if a.Ended != "" {
+		switch {
+		case told != nil && a.Ended == told.Reason:
+			fmt.Fprintf(w, ", ended %s: the cluster holds", a.Phase)
+		case a.Ended != "":
 			fmt.Fprintf(w, ", ended %s: %s", a.Phase, a.Ended)
 		}
 		fmt.Fprintln(w)

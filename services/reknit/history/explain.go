@@ -168,16 +168,18 @@ func (e Explanation) tell(w io.Writer) {
 		fmt.Fprintf(w, "Others waited for %s in a step, at %s: %s.\n\n", e.Delay.Node, clock(e.Delay.At), e.Delay.Reason)
 	}
 	for _, change := range e.Pending {
-		says := "Generation %d is not there yet: %s\n"
-		switch change.State {
-		case changes.Refused:
+		says, what := "Generation %d is not there yet: %s\n", change.What()
+		switch {
+		case change.IsHold():
+			what = "the cluster holds"
+		case change.State == changes.Refused:
 			says = "Nothing is under way to generation %d. Refused was: %s\n"
-		case changes.Withdrawn:
+		case change.State == changes.Withdrawn:
 			says = "Nothing is under way to generation %d. Nobody asks any more for: %s\n"
 		}
-		fmt.Fprintf(w, says, change.Generation, change.What())
+		fmt.Fprintf(w, says, change.Generation, what)
 		waits(w, change)
-		attempts(w, change.Attempts)
+		attempts(w, change.Attempts, change.Held)
 		refusals(w, change.Refusals)
 		fmt.Fprintln(w)
 	}
@@ -210,7 +212,7 @@ func (e Explanation) tellPlan(w io.Writer) {
 		plan.Candidates(w, e.Plan.Considered, predicted.Unmeasured)
 	}
 	if e.Change != nil {
-		attempts(w, e.Change.Attempts)
+		attempts(w, e.Change.Attempts, nil)
 		refusals(w, e.Change.Refusals)
 	}
 }

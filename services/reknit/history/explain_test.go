@@ -53,10 +53,25 @@ func TestAClusterThatHoldsSaysWhatItNeeds(t *testing.T) {
 	log.failure(1)
 	log.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node has layer 2", Awaits: []string{"n4"}})
 	now := printed(t, ExplainCommand(), log.serve(t))
-	for _, says := range []string{"not there yet: no node has layer 2", "The cluster holds: no node has layer 2",
+	for _, says := range []string{"not there yet: the cluster holds\n\nThe cluster holds: no node has layer 2",
 		"only these have: n4", "Generation 1, by repipeline"} {
 		if !strings.Contains(now, says) {
 			t.Errorf("expected %q in\n%s", says, now)
+		}
+	}
+}
+
+// The text of a held step, which is long, came three times.
+func TestWhyTheClusterHoldsIsToldOnce(t *testing.T) {
+	log := newTeller()
+	log.failure(1)
+	log.open("g2", 2, all, events.Change{Kind: events.ChangeFailure, Node: "n4"})
+	log.say(events.Aborted, "/negotiator", "g2", &events.Abort{Negotiation: "g2", Generation: 2, Reason: "step 30 is held"})
+	log.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "step 30 is held"})
+	url := log.serve(t)
+	for _, now := range []string{printed(t, ExplainCommand(), url), printed(t, Command(), url, "2")} {
+		if strings.Count(now, "step 30 is held") != 1 || !strings.Contains(now, ": the cluster holds\n") {
+			t.Errorf("it says\n%s", now)
 		}
 	}
 }

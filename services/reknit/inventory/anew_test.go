@@ -157,7 +157,36 @@ func TestAHeldStepTellsThatMendedScriptsAreStartedAgainBeforeTheRetry(t *testing
 	s.beat("n1", "n2", "n3")
 	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "step 30 is held",
 		Step: &events.HeldStep{Hold: 1, Step: 30, Samples: events.Samples{First: 360, Count: 12}, Died: []string{"n1", "n2"}}})
-	s.expectStatus("step 30 is held. A script that you mended must be started again before reknit step retry")
+	printed, err := s.run(Status())
+	if err == nil || !strings.Contains(err.Error(), "the cluster holds. A script that you mended must be started again before reknit step retry") {
+		t.Error(err)
+	}
+	if !strings.Contains(printed, "\nheld        step 30 is held\n") || strings.Count(printed+err.Error(), "step 30 is held") != 1 {
+		t.Errorf("%v in\n%s", err, printed)
+	}
+}
+
+// One was told to be lost and to join, because another process had its name: its agent had started its script again.
+func TestWhoAsksForItsPlaceAgainIsOneNode(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.say(events.NodeLost, "/monitor", "n2", &events.NodeState{Node: "n2", Incarnation: "i", Reason: "its trainer is gone", Step: 30})
+	s.say(events.JoinRequested, "/node/n2", "n2", &events.Join{Node: "n2", Incarnation: "j", Address: "n2:1", MemoryBytes: 1 << 30,
+		Trained: &events.Trained{Generation: 1, Step: 30}, Job: job})
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "step 30 is held",
+		Step: &events.HeldStep{Hold: 1, Step: 30, Samples: events.Samples{First: 360, Count: 12}, Died: []string{"n1", "n2"}}})
+	s.beat("n1", "n3")
+	s.beatWith(func(step uint64) events.Pulse { return events.Pulse{Incarnation: "j", Number: step} }, "n2")
+	printed, err := s.run(Status())
+	if err == nil || strings.Contains(printed+err.Error(), "lost") || !strings.Contains(printed, "\nnodes       1 joining, 1 spare, 1 waiting\n") {
+		t.Errorf("%v in\n%s", err, printed)
+	}
+	printed, err = s.run(Nodes())
+	if says := "n2 is joining: it asked for its place again, with what it has trained\n"; err != nil || !strings.Contains(printed, says) ||
+		strings.Count(printed, "\nn2 ") != 2 || !strings.Contains(printed, "joining   pipeline 0, stage 1") {
+		t.Errorf("%v, and\n%s", err, printed)
+	}
 }
 
 // Whoever had trained the job before was said to ask for a place for as long as the log tells of it, and to stand at its last step.

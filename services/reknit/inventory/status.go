@@ -161,7 +161,7 @@ func (o *Overview) takeChanges(last []changes.Change, refused *changes.Refusal) 
 // isDeserted reports whether nobody trains any more, and some ended otherwise than by the end of the training.
 func (o *Overview) isDeserted() bool {
 	return o.Generation > 0 && o.End == nil && o.Stop == nil && o.Reset == "" && o.Heard == 0 &&
-		o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0
+		(o.Nodes[overlay.Silent]+o.Nodes[overlay.Suspected]+o.Nodes[overlay.Lost]+o.Nodes[overlay.Leaving] > 0 || o.remains.Any())
 }
 
 // waits reports whether all wait for a plan, and none is possible for those who live.
@@ -225,10 +225,6 @@ func missing(nodes []overlay.Node) (problems []string) {
 		if node.State != overlay.Silent && node.State != overlay.Suspected && node.State != overlay.Lost {
 			continue
 		}
-		isBack := func(other overlay.Node) bool { return other.Node == node.Node && other.State == overlay.Joining }
-		if node.Reason == overlay.OtherProcess && slices.ContainsFunc(nodes, isBack) {
-			continue
-		}
 		how := node.State
 		if node.Reason != "" {
 			how += ": " + node.Reason
@@ -260,7 +256,23 @@ func theirs(how string) string {
 // mostNamed is how many names a problem lists.
 const mostNamed = 8
 
-func (o Overview) wrong() []string { return o.Problems }
+// held is why the cluster holds, where a line of its own tells that; empty where nobody trains any more, of which all is said at once.
+func (o Overview) held() string {
+	if o.Change == nil || o.Change.Held == nil || o.End != nil || o.isDeserted() {
+		return ""
+	}
+	return o.Change.Held.Reason
+}
+
+func (o Overview) wrong() []string {
+	problems, held := slices.Clone(o.Problems), o.held()
+	for i, problem := range problems {
+		if rest, is := strings.CutPrefix(problem, theClusterHolds+held); is && held != "" {
+			problems[i] = "the cluster holds" + rest
+		}
+	}
+	return problems
+}
 
 func (o Overview) tell(w io.Writer) {
 	table := tell.Table(w)
@@ -318,14 +330,27 @@ func (o Overview) tell(w io.Writer) {
 	for _, service := range o.Services {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
 	}
-	if o.Change != nil {
-		fmt.Fprintf(table, "change\tto generation %d: %s; %s\n", o.Change.Generation, o.Change.What(), stands(*o.Change, o.Stepless))
-	}
+	o.tellChange(table)
 	if o.Refused != nil {
 		fmt.Fprintf(table, "refused\t%s, %s ago (%s): %s\n", o.Refused.What(), time.Since(o.Refused.At).Round(time.Second),
 			o.Refused.At.Local().Format("01-02 15:04:05"), o.Refused.Reason)
 	}
 	table.Flush()
+}
+
+// tellChange tells of the change that is under way or was the last, and why the cluster holds.
+func (o Overview) tellChange(w io.Writer) {
+	if o.Change == nil {
+		return
+	}
+	what, held := ": "+o.Change.What(), o.held()
+	if held != "" {
+		fmt.Fprintf(w, "held\t%s\n", held)
+	}
+	if held != "" && o.Change.IsHold() {
+		what = ""
+	}
+	fmt.Fprintf(w, "change\tto generation %d%s; %s\n", o.Change.Generation, what, stands(*o.Change, o.Stepless))
 }
 
 // listed tells some nodes a line each, and how many there are beside.

@@ -113,14 +113,14 @@ func TestWhatIsNotWellIsNamedAndEndsTheCommandWithAStatusOfItsOwn(t *testing.T) 
 func TestOfAClusterThatCannotGoOnNobodyIsSaidToTrain(t *testing.T) {
 	s := newSite(t)
 	s.holdUp(events.Change{Kind: events.ChangeFailure, Node: "n4"}, true)
-	s.expectStatus("training    stopped at step ", "1 spare, 2 waiting", "the cluster holds: no node has layer 1")
+	s.expectStatus("training    stopped at step ", "1 spare, 2 waiting", "\nheld        no node has layer 1\n")
 }
 
 // They had all stopped, it said, and trained on.
 func TestWhereAJoinCannotBeMadeTheOthersAreSaidToTrain(t *testing.T) {
 	s := newSite(t)
 	s.holdUp(events.Change{Kind: events.ChangeJoin, Node: "n4"}, false)
-	s.expectStatus("training    step ", "1 spare, 2 training", "the cluster holds: no node has layer 1")
+	s.expectStatus("training    step ", "1 spare, 2 training", "\nheld        no node has layer 1\n")
 }
 
 // holdUp has a change of a plan come to nothing, for which the step under way was abandoned or was not.

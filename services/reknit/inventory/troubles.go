@@ -21,6 +21,8 @@ func (t Trouble) String() string {
 	return t.Says + ". " + strings.ToUpper(t.Do[:1]) + t.Do[1:]
 }
 
+const theClusterHolds = "the cluster holds: "
+
 // judge adds what is wrong beside nodes.
 func (o *Overview) judge() {
 	for _, service := range o.Services {
@@ -81,7 +83,7 @@ func (o *Overview) Troubles() (all []Trouble) {
 	case o.isDeserted():
 		all = append(all, Trouble{"nobody trains any more", o.goesOn()})
 	case change != nil && change.Held != nil:
-		all = append(all, Trouble{"the cluster holds: " + change.Held.Reason, o.mends(*change)})
+		all = append(all, Trouble{theClusterHolds + change.Held.Reason, o.mends(*change)})
 	}
 	return all
 }

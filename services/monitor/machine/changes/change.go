@@ -155,6 +155,11 @@ func (c Change) Slowest() Phase {
 	return slices.MaxFunc(c.Phases, func(a, b Phase) int { return cmp.Compare(a.Seconds, b.Seconds) })
 }
 
+// IsHold reports whether nothing is to change but that the cluster holds.
+func (c Change) IsHold() bool {
+	return c.Released == nil && c.State != Refused && len(c.Changes) == 0 && c.Held != nil
+}
+
 // What says in a line what changes.
 func (c Change) What() string {
 	if release := c.Released; release != nil { // the change is for that, whatever else is in it
@@ -163,7 +168,7 @@ func (c Change) What() string {
 	switch {
 	case c.State == Refused && len(c.Changes) == 0:
 		return c.Refusals[len(c.Refusals)-1].What()
-	case len(c.Changes) == 0 && c.Held != nil:
+	case c.IsHold():
 		return c.Held.Reason
 	case len(c.Changes) == 0:
 		return "no change"

@@ -54,8 +54,13 @@ const (
 	Ended     = "ended"     // the job is complete, or training is for this node
 )
 
-// OtherProcess is why a member is lost whose name a later process has.
-const OtherProcess = "another process has its name, and asked to join"
+// isBack is why a member's place is asked for again, by whether the process that asks holds what was trained there.
+var isBack = map[bool]string{
+	true:  "it asked for its place again, with what it has trained",
+	false: "it asked for its place again, and has nothing of what it trained",
+}
+
+const hasGone = "it asked for its place again, and is gone since"
 
 // told is what the log tells of a node, in the log's order.
 type told struct {
@@ -216,6 +221,16 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 	return node
 }
 
+// takes returns a node that asked to join, in the place of the process before it.
+func (n Node) takes(before Node, join events.Join) Node {
+	n.Pipeline, n.Stage, n.Layers = before.Pipeline, before.Stage, before.Layers
+	n.PeakBytes, n.SpeedFactor, n.Stepless = before.PeakBytes, before.SpeedFactor, before.Stepless
+	if n.Reason == "" && before.State == Lost {
+		n.Reason = isBack[join.Trained != nil]
+	}
+	return n
+}
+
 // stepOf returns how many steps a member has completed, as far as is known; zero: nothing is.
 func (o *Overlay) stepOf(node Node) uint64 {
 	switch told := o.told[node.Node]; {
@@ -251,7 +266,7 @@ func (o *Overlay) judge(node *Node) {
 	case node.Pulse == nil && isOf && told.refusal != nil:
 		node.State, node.Reason = Silent, "it asked to "+told.refusal.Refused+", and was refused: "+told.refusal.Reason
 	case node.Pulse == nil && told != nil && !isOf:
-		node.State, node.Reason = Lost, OtherProcess
+		node.State, node.Reason = Lost, hasGone
 	case node.Pulse == nil:
 		node.State = Silent
 	}

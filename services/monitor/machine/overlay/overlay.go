@@ -205,17 +205,17 @@ func SaysCourse(step, steps uint64, left time.Duration) string {
 // Plan returns the plan in force and when it was committed; nil where there is none.
 func (o *Overlay) Plan() (*events.Plan, time.Time) { return o.plan, o.planned }
 
-// Nodes lists the members of the plan and those who want to be, in the order of their names; pulses are the last heartbeats.
-// O(n log n).
+// Nodes lists the members of the plan and those who want to be, in the order of their names; pulses are the last heartbeats. A member that
+// is not heard, and asked for its place again, is listed as who asks for it. O(n log n).
 func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
-	members := map[string]string{} // their incarnations
+	members, at := map[string]string{}, map[string]int{} // their incarnations, and where they are listed
 	if o.plan != nil {
 		places := placesOf(*o.plan)
 		for _, member := range o.plan.Nodes {
 			if o.reset != nil && !slices.Contains(o.reset.Silent, member.Node) {
 				continue // nobody waits for it any more
 			}
-			members[member.Node] = member.Incarnation
+			members[member.Node], at[member.Node] = member.Incarnation, len(all)
 			all = append(all, o.member(member, places, pulses))
 		}
 	}
@@ -240,7 +240,11 @@ func (o *Overlay) Nodes(pulses map[string]events.Pulse) (all []Node) {
 		case heard:
 			node.Pulse, node.Step = &pulse, pulse.Step
 		}
-		all = append(all, node)
+		if i, was := at[name]; was && all[i].Pulse == nil {
+			all[i] = node.takes(all[i], *told.join)
+		} else {
+			all = append(all, node)
+		}
 	}
 	all = append(all, starting(all, pulses)...)
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Or(len(a.Node)-len(b.Node), cmp.Compare(a.Node, b.Node)) }) // n2 before n10

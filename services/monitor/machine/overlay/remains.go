@@ -21,15 +21,12 @@ type Remains struct {
 
 // RemainsOf returns those of some nodes that have a place and are not heard.
 func RemainsOf(nodes []Node, now time.Time) (remains Remains) {
-	back := map[string]bool{}
-	for _, node := range nodes {
-		back[node.Node] = back[node.Node] || node.State == Joining && node.Pulse != nil
-	}
 	for _, node := range nodes {
 		switch {
-		case node.Pulse != nil || node.Pipeline == nil || node.State == Ended || node.Proven:
-		case back[node.Node]:
+		case node.Pipeline == nil || node.State == Ended || node.Proven:
+		case node.State == Joining && node.Pulse != nil:
 			remains.Back = append(remains.Back, node.Node)
+		case node.Pulse != nil:
 		case !node.Keeps.IsZero() && now.Sub(node.Keeps) < keepsFor:
 			remains.Keep = append(remains.Keep, node.Node)
 		case node.State == Silent || node.State == Suspected:
@@ -40,6 +37,9 @@ func RemainsOf(nodes []Node, now time.Time) (remains Remains) {
 	}
 	return remains
 }
+
+// Any reports whether any node may hold what is missing.
+func (r Remains) Any() bool { return len(r.Back)+len(r.Keep)+len(r.Unheard)+len(r.Unknown) > 0 }
 
 // Do says what has training go on; held tells that the cluster holds, so that no more is to be said of those who are not heard. A new
 // beginning is advised only where nobody may hold the state.

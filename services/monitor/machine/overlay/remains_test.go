@@ -20,7 +20,8 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 	heard := node("n4", overlay.Training)
 	heard.Pulse = &events.Pulse{}
 	missed := node("n3", overlay.Lost)
-	back := overlay.Node{Node: "n3", State: overlay.Joining, Pulse: &events.Pulse{}}
+	back := node("n3", overlay.Joining)
+	back.Pulse = &events.Pulse{}
 	for name, test := range map[string]struct {
 		nodes     []overlay.Node
 		held      bool
@@ -31,7 +32,7 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 		"nobody knows yet":                    {[]overlay.Node{gone, silent}, false, "it is not known yet whether n3 ended", false},
 		"nobody knows, and the cluster holds": {[]overlay.Node{gone, silent}, true, "nothing proves that n3 ended", true},
 		"one may live":                        {[]overlay.Node{gone, missed}, false, "nothing proves that n3 ended", true},
-		"one is back":                         {[]overlay.Node{gone, missed, back}, true, "wait: n3 asked for a place again", false},
+		"one is back":                         {[]overlay.Node{gone, back}, true, "wait: n3 asked for a place again", false},
 		"an agent kept it an hour ago":        {[]overlay.Node{long}, false, "nothing proves that n1 ended", true},
 		"all are gone":                        {[]overlay.Node{gone, {Node: "n5"}}, false, "those that ended is gone", true},
 		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "without, the state", true},
