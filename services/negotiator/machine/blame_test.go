@@ -212,3 +212,28 @@ func TestATransferMayTakeThreeTimesAsLongAsPredicted(t *testing.T) {
 		t.Fatalf("phase %q", w.phase())
 	}
 }
+
+// n2 was given up, comes back, claims what n1 alone holds with other bytes, and says that n1 gives nothing.
+func TestAClaimOfOtherBytesDoesNotHaveTheLastHolderGivenUp(t *testing.T) {
+	w := newWorld(t, 2)
+	w.step, w.transfer = 40, true
+	w.mute[events.NegotiationOpened], w.mute[events.Scheduled] = true, true
+	w.lose("n2")
+	w.join("n2")
+	w.run()
+	for range 2 * mostBlame {
+		if w.opened == nil {
+			break
+		}
+		w.say(map[string]events.Consent{
+			"n1": holding(events.Range{First: 0, End: 3}, 40, 39),
+			"n2": {Step: 40, Trained: 1, Claims: claimed(40, "spoiled", 0, 1, 2)},
+		})
+		w.hear(events.RestorationFailed, "/node/n2", "n2", &events.Failure{Negotiation: w.opened.Negotiation, Node: "n1",
+			Reason: "unit 2: not given", Givers: []string{"n1"}})
+		w.run()
+	}
+	if refused := w.refusals("n1"); len(refused) > 0 {
+		t.Errorf("the last that holds what was trained is given up: %+v", refused)
+	}
+}

@@ -72,15 +72,10 @@ func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []e
 	return m.abort(cause, reason, m.hold(reason))
 }
 
-// spare returns the nodes without which the others can go on: what they hold others hold, or claim.
+// spare returns the nodes without which the others can go on: what they hold other members hold. A claim spares no last holder: it may be
+// of other bytes, and nobody else could contradict it.
 func (m *Machine) spare(nodes ...string) []string {
-	units := m.state.placed()
-	if under := m.state.Negotiation; under != nil {
-		for _, claim := range under.Claims.within(protocol.Window{First: under.StopStep, Last: under.StopStep}) {
-			units[claim.Node] = append(units[claim.Node], claim.Unit)
-		}
-	}
-	spare, _ := protocol.Spare(units,
+	spare, _ := protocol.Spare(m.state.placed(),
 		slices.DeleteFunc(nodes, func(node string) bool { return m.state.known(node) == nil }))
 	return spare
 }
