@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const mostNodes, longID, longDigest = 2048, 56, "sha256:"
+const longID, longDigest = 56, "sha256:"
 
 func nodeOf(i int) string    { return fmt.Sprintf("U%0*d", longID-1, i) }
 func digestOf(i int) string  { return fmt.Sprintf("%s%064x", longDigest, i) }
@@ -24,16 +24,16 @@ func list[T any](n int, of func(i int) T) []T {
 	return all
 }
 
-// planOfMany is a plan of 2,048 nodes in 256 pipelines of eight stages over 4,096 layers, in which every second node takes two units.
+// planOfMany is a plan of MostNodes nodes in pipelines of eight stages over 4,096 layers, in which every second node takes two units.
 func planOfMany() *Plan {
 	plan := &Plan{Cluster: "opticks", Generation: 1 << 40, Parent: digestOf(1), Policy: "repipeline", Data: Data{GlobalBatch: 1 << 16}}
 	plan.Predicted.PeakBytes = map[string]int64{}
-	plan.Nodes = list(mostNodes, func(i int) Member {
+	plan.Nodes = list(MostNodes, func(i int) Member {
 		return Member{Node: nodeOf(i), Incarnation: "0123456789abcdef-1", Address: "trainer-1234.opticks.svc.cluster.local:40000",
 			ShardAddress: "trainer-1234.opticks.svc.cluster.local:40001", Name: "trainer-1234", Site: "hospital-12", PreCopies: true}
 	})
 	var round Round
-	for p := range each(mostNodes / 8) {
+	for p := range each(MostNodes / 8) {
 		pipeline := Pipeline{MicroBatches: 4, Samples: Range{p * 256, p*256 + 256}}
 		for s := range each(8) {
 			node := nodeOf(p*8 + s)
@@ -47,40 +47,45 @@ func planOfMany() *Plan {
 		plan.Pipelines = append(plan.Pipelines, pipeline)
 	}
 	for s := range each(3 * 8) { // pipelines differ in where they are cut
-		round.Groups = append(round.Groups, Group{Range{s, s + 1}, nodesOf(mostNodes / 8)})
+		round.Groups = append(round.Groups, Group{Range{s, s + 1}, nodesOf(MostNodes / 8)})
 	}
 	plan.Sync.Rounds = []Round{round}
 	return plan
 }
 
+// singly are all units, each told as a range of its own, as the schema allows.
+var singly = list(MostUnits, func(i int) Range { return Range{i, i + 1} })
+
 // greatest is the most that a node of such a cluster has to say.
 var greatest = map[Kind]Payload{
-	JoinRequested: &Join{Node: nodeOf(1), Neighbours: nodesOf(64), Job: Job{Layers: list(4096, func(i int) LayerProfile {
+	JoinRequested: &Join{Node: nodeOf(1), Neighbours: nodesOf(64), Job: Job{Layers: list(MostUnits, func(i int) LayerProfile {
 		return LayerProfile{bigUnit(i), bigUnit(i), bigUnit(i), bigUnit(i), bigUnit(i), third(i), third(i)}
 	})}},
-	NodeProfiled: &Profile{Node: nodeOf(1), Layers: list(4096, func(i int) LayerCost { return LayerCost{third(i), third(i), bigUnit(i)} })},
+	NodeProfiled: &Profile{Node: nodeOf(1), Layers: list(MostUnits, func(i int) LayerCost { return LayerCost{third(i), third(i), bigUnit(i)} })},
 	ShardOffered: &Offer{Node: nodeOf(1), Digest: digestOf(1), Parts: list(14000, func(i int) Part {
 		return Part{digestOf(i), int64(i) * BlockBytes, int64(i+1) * BlockBytes}
 	})},
-	ShardReceived: &Receipt{Node: nodeOf(1), Units: list(4096, func(i int) ReceivedUnit {
+	ShardReceived: &Receipt{Node: nodeOf(1), Units: list(MostUnits, func(i int) ReceivedUnit {
 		return ReceivedUnit{i, MostWhole, digestOf(i), bigUnit(i)}
-	}), Sources: list(mostNodes, func(i int) Received {
+	}), Sources: list(MostNodes, func(i int) Received {
 		return Received{From: nodeOf(i), Bytes: bigUnit(i), BytesPerSecond: 1e9 * third(i)}
 	})},
-	RestorationFailed: &Failure{Node: nodeOf(1), Reason: strings.Repeat("x", mostReason), Givers: nodesOf(4096)},
-	TrainingDigested:  &Digests{Node: nodeOf(1), Units: list(4096, func(i int) UnitDigest { return UnitDigest{i, digestOf(i)} })},
-	SnapshotWritten:   &SnapshotPart{Node: nodeOf(1), Plan: digestOf(1), Units: list(2048, func(i int) Range { return Range{2 * i, 2*i + 1} })},
-	WithdrawalRequested: &SnapshotPart{Node: nodeOf(1), Plan: digestOf(1),
-		Units: list(2048, func(i int) Range { return Range{2 * i, 2*i + 1} })},
-	StepBroken: &BrokenStep{Node: nodeOf(1), Reason: strings.Repeat("x", mostReason), Outvoted: nodesOf(256)},
+	RestorationFailed: &Failure{Node: nodeOf(1), Reason: strings.Repeat("x", mostReason), Givers: nodesOf(MostNodes)},
+	TrainingDigested:  &Digests{Node: nodeOf(1), Units: list(MostUnits, func(i int) UnitDigest { return UnitDigest{i, digestOf(i)} })},
+	SnapshotFailed: &SnapshotFailure{Node: nodeOf(1), Tier: "remote", Step: MostWhole, Plan: digestOf(1), Units: singly,
+		Finding: "read-only", Reason: strings.Repeat("<", mostReason), Tiers: []string{"disk", "remote"}},
+	SnapshotResumed:     &SnapshotPart{Node: nodeOf(1), Tier: "remote", Step: MostWhole, Plan: digestOf(1), Units: singly},
+	SnapshotWritten:     &SnapshotPart{Node: nodeOf(1), Tier: "remote", Step: MostWhole, Plan: digestOf(1), Units: singly},
+	WithdrawalRequested: &SnapshotPart{Node: nodeOf(1), Tier: "remote", Step: MostWhole, Plan: digestOf(1), Units: singly},
+	StepBroken:          &BrokenStep{Node: nodeOf(1), Reason: strings.Repeat("x", mostReason), Outvoted: nodesOf(256)},
 }
 
 var greatestConsents = []*Consent{
 	{Node: nodeOf(1), Plan: planOfMany()},
-	{Node: nodeOf(1), Claims: list(8192, func(i int) Claim { return Claim{i, MostWhole, digestOf(i)} }),
-		Holdings:     list(4096, func(i int) Holding { return Holding{Units: Range{i, i + 1}, Steps: []uint64{MostWhole, MostWhole - 1}} }),
+	{Node: nodeOf(1), Claims: list(2*MostUnits, func(i int) Claim { return Claim{i, MostWhole, digestOf(i)} }),
+		Holdings:     list(MostUnits, func(i int) Holding { return Holding{Units: Range{i, i + 1}, Steps: []uint64{MostWhole, MostWhole - 1}} }),
 		Snapshots:    list(MostSnapshots, func(int) Snapshot { return Snapshot{Plan: digestOf(1), Units: make([]Range, 256)} }),
-		Measurements: list(mostNodes, func(i int) Measurement { return Measurement{nodeOf(1), nodeOf(i), third(i), 1e9 * third(i), third(i)} })},
+		Measurements: list(MostNodes, func(i int) Measurement { return Measurement{nodeOf(1), nodeOf(i), third(i), 1e9 * third(i), third(i)} })},
 }
 
 func TestWhatANodeOfALargeClusterHasToSayIsWithinItsBound(t *testing.T) {
@@ -107,7 +112,7 @@ func TestWhatANodeOfALargeClusterHasToSayIsWithinItsBound(t *testing.T) {
 func TestServicesMaySayMoreThanNodesAndUsers(t *testing.T) {
 	for _, row := range Catalogue {
 		service, node := BoundOf(row.Kind, "/negotiator"), BoundOf(row.Kind, NodeSource("n1"))
-		if service.Bytes != MaxPayloadBytes || node.Bytes > 4<<20 || BoundOf(row.Kind, "/user").Bytes > MaxEventBytes {
+		if service.Bytes != MaxPayloadBytes || node.Bytes > 8<<20 || BoundOf(row.Kind, "/user").Bytes > MaxEventBytes {
 			t.Errorf("%s: of a service %v, of a node %v", row.Kind, service, node)
 		}
 		if _, isMore := ofNodes[row.Kind]; isMore && !row.Authorised(NodeSource("n1")) {

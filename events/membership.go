@@ -2,6 +2,10 @@ package events
 
 import "fmt"
 
+// MostNodes bounds a cluster: of its nodes the negotiator keeps a state, and every opening and plan lists all. It is twice as many
+// as were measured. A provisioned server takes more connections, so that whoever is refused can be told.
+const MostNodes = 4096
+
 // Join asks for a place in training. The same node with another incarnation is a restarted process: it holds
 // nothing any more.
 type Join struct {

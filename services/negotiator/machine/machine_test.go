@@ -356,8 +356,8 @@ func TestWhoIsOnItsWayOutIsCalledBackWhereNobodyIsLeft(t *testing.T) {
 }
 
 func TestAClusterTakesNoMoreNodesThanItCanCarry(t *testing.T) {
-	w := newEmptyWorld(t, mostNodes+1, 0) // no plan before that, so that they only ask
-	for i := range mostNodes {
+	w := newEmptyWorld(t, events.MostNodes+1, 0) // no plan before that, so that they only ask
+	for i := range events.MostNodes {
 		w.join(fmt.Sprint("m", i))
 	}
 	w.join("late")

@@ -90,10 +90,6 @@ func (m *Machine) asksAnew(node string, now time.Time) bool {
 // asksAnewAfter is shorter than the 30 s for which an agent waits: a hub that is slow stores the one late and the next at once.
 const asksAnewAfter = 20 * time.Second
 
-// mostNodes bounds a cluster: of its nodes the negotiator keeps a state, and every opening and plan lists all. It is twice as many
-// as were measured. A provisioned server takes more connections, so that whoever is refused can be told.
-const mostNodes = 4096
-
 // turnsAway says why a node may not ask for a place; empty where it may. Who has one keeps it.
 func (m *Machine) turnsAway(node string) string {
 	switch reason := m.settings.Admission.Refuses(node); {
@@ -101,8 +97,8 @@ func (m *Machine) turnsAway(node string) string {
 		return ""
 	case reason != "":
 		return reason
-	case m.state.known(node) == nil && len(m.state.Members)+len(m.state.Joiners) >= mostNodes:
-		return fmt.Sprintf("the cluster has %d nodes, and takes no more until some leave", mostNodes)
+	case m.state.known(node) == nil && len(m.state.Members)+len(m.state.Joiners) >= events.MostNodes:
+		return fmt.Sprintf("the cluster has %d nodes, and takes no more until some leave", events.MostNodes)
 	}
 	return ""
 }

@@ -71,7 +71,7 @@ func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
 		return nil
 	}
 	m.begun(*exit.Step)
-	if known.Ends == nil || len(known.Ends) >= mostNodes {
+	if known.Ends == nil || len(known.Ends) >= events.MostNodes {
 		known.Ends = map[string]stepEnd{}
 	}
 	member, _ := m.state.Plan.Member(exit.Node)
