@@ -50,6 +50,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
 		return slices.Contains(under.Opening.Changes, change)
 	})
+	m.state.History = m.state.History.From(m.state.PlanDigest, plan.ResumeStep)
 	m.state.Plan, m.state.PlanDigest, m.state.Message, m.state.Negotiation = plan, digest, under.Message, nil
 	m.state.Data = m.state.Data.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	if under.Opening.Abandon {

@@ -233,6 +233,7 @@ func (m *Machine) isThat(plan *events.Plan, past events.Trained) bool {
 // takeBack makes a plan the one in force, of whose members none is here yet.
 func (m *Machine) takeBack(cause events.Event, plan *events.Plan, digest string) {
 	m.state.Plan, m.state.PlanDigest, m.state.Recall = plan, digest, recall{Taken: plan.Generation}
+	m.state.History = protocol.History{}.From("", plan.ResumeStep)
 	m.state.Data = protocol.Data{}.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	m.state.Paused, m.state.Deferred, m.state.Abandoned = true, true, plan.Generation
 	m.state.Committed, m.state.Stopped = cause.Logged, cause.Logged

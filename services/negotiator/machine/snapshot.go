@@ -44,10 +44,9 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 }
 
 // counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from
-// which the plan in force went on was undone: it would have samples trained twice, and others never.
+// which a later one went on was undone: it would have samples trained twice, and others never, and may be of a job that a user gave up.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
-	plan := m.state.Plan
-	return plan == nil || snapshot.Plan == m.state.PlanDigest || snapshot.Step <= plan.ResumeStep
+	return m.state.Plan == nil || snapshot.Plan == m.state.PlanDigest || m.state.History.Counts(snapshot.Plan, snapshot.Step)
 }
 
 // stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there

@@ -101,6 +101,28 @@ func TestWhatWasUndoneIsNotGoneBackTo(t *testing.T) {
 	}
 }
 
+func TestWhatWasUndoneIsNotGoneBackToOnceTrainingHasComeByItsStepAgain(t *testing.T) {
+	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3)}
+	w.loseAll()
+	planTwo := w.machine.state.PlanDigest
+	w.step = 450
+	w.join("n6")
+	w.run()
+	w.reads["n7"] = []events.Snapshot{snapshotOf(430, planOne, 0, 3), snapshotOf(410, planTwo, 0, 3)}
+	for _, node := range []string{"n4", "n5", "n6"} {
+		w.dies(node)
+	}
+	w.join("n7")
+	w.run()
+	plan := w.plans()[len(w.plans())-1]
+	if plan.ResumeStep != 410 || plan.Snapshot != planTwo {
+		t.Errorf("plan %d goes on from step %d: plan 2 went on from step 400, so that step 430 of plan 1 was undone", plan.Generation,
+			plan.ResumeStep)
+	}
+}
+
 func TestLivingStateIsPreferredToAnySnapshot(t *testing.T) {
 	w := newSnapshotWorld(t)
 	planOne := w.machine.state.PlanDigest

@@ -30,6 +30,7 @@ type state struct {
 	Plan        *events.Plan           `json:"plan,omitempty"`
 	PlanDigest  string                 `json:"planDigest,omitempty"`
 	Data        protocol.Data          `json:"data,omitempty"`
+	History     protocol.History       `json:"history,omitzero"`
 	WentBack    bool                   `json:"wentBack"`          // the plan in force: to an older step than the one before had reached
 	Unbegun     bool                   `json:"unbegun,omitempty"` // no step is known to have been made since training began
 	Blank       map[string]string      `json:"blank,omitempty"`   // incarnations of Plan that made no step, as later ones of the node told
@@ -193,6 +194,9 @@ func (m *Machine) Restore(data []byte) error {
 	}
 	if restored.Anew != "" && restored.Reset == nil {
 		restored.Reset = &events.JobReset{Generation: restored.generation(), Reason: restored.Anew, Snapshots: restored.AnewFrom}
+	}
+	if plan := restored.Plan; plan != nil && restored.History.Before == 0 && restored.History.Plans == nil {
+		restored.History = protocol.History{}.From("", plan.ResumeStep) // of a build before December 2026
 	}
 	m.state, m.looked = restored.state, false
 	return nil

@@ -148,20 +148,18 @@ func (w *World) noteComplete(snapshot *events.CompleteSnapshot) {
 }
 
 // checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. A snapshot of
-// a history that was left may go for any that counts, in whatever tier, and is of no other history once a later plan goes on from a later step.
+// a history that was left may go for any that counts, in whatever tier.
 func (w *World) checkKept(name string) {
 	told, isTold := w.told[name]
 	if !isTold || w.lies || w.program != "" { // agents of an earlier build remove parts unasked
 		return
 	}
-	if !w.counts(told) {
-		w.left[told] = true
-	}
-	if w.left[told] && w.hasSnapshot() {
+	isLeft := !w.counts(told)
+	if isLeft && w.hasSnapshot() {
 		return
 	}
 	for _, id := range w.wholeOf(name) {
-		if id == told || w.counts(id) && (id.Step >= told.Step || w.left[told]) {
+		if id == told || w.counts(id) && (id.Step >= told.Step || isLeft) {
 			return
 		}
 	}

@@ -98,7 +98,7 @@ func (w *World) beginAnew() {
 	w.hub.secondLife()
 	w.resumed, w.lost, w.held, w.reset, w.begins, w.anew = 0, nil, nil, nil, false, 0
 	clear(w.told)
-	clear(w.left)
+	w.made = nil
 	clear(w.places)
 	clear(w.collectives)
 }

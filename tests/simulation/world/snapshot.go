@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -253,11 +254,37 @@ func (n *node) samplesAt(id retention.ID, bucket *tier) uint64 {
 	return all[slices.IndexFunc(all, func(p *part) bool { return p.ID == id })].samples
 }
 
-// counts reports whether a snapshot is of the history that counts: what older plans trained beyond the step from which
-// the newest went on was undone.
+// madeUnder is what training made under a plan: what a later plan undid of it is no more.
+type madeUnder struct {
+	plan string // its digest
+	end  uint64 // steps that count
+}
+
+// noteMade notes from which step a plan that was stored goes on: what plans before it made beyond that is undone.
+func (w *World) noteMade(event events.Event) {
+	if event.Kind != events.PlanCommitted {
+		return
+	}
+	plan, err := events.Open[events.Plan](event)
+	if err != nil {
+		return // see checkStored
+	}
+	if len(w.made) == 0 {
+		w.made = []madeUnder{{end: plan.ResumeStep}} // of plans that no log tells of
+	}
+	for i := range w.made {
+		w.made[i].end = min(w.made[i].end, plan.ResumeStep)
+	}
+	w.made = append(w.made, madeUnder{events.Digest(event.Data), math.MaxUint64})
+}
+
+// counts reports whether a snapshot is of the history that counts: no plan after its own went on from before it.
 func (w *World) counts(id retention.ID) bool {
-	plans, plan := w.hub.plans(), w.newestPlan()
-	return plan == nil || id.Step <= plan.ResumeStep || id.Plan == events.Digest(plans[len(plans)-1].Data)
+	if len(w.made) == 0 {
+		return true
+	}
+	at := slices.IndexFunc(w.made, func(made madeUnder) bool { return made.plan == id.Plan })
+	return id.Step <= w.made[max(0, at)].end
 }
 
 // hasSnapshot reports whether those who live can read a snapshot as a whole.

@@ -34,6 +34,7 @@ func (w *World) stored(event events.Event) {
 	w.remember([]byte(event.ID))
 	w.remember(event.Data)
 	w.checkStored(event)
+	w.noteMade(event)
 	w.noteSaid(event)
 	if event.Kind == events.JoinRequested {
 		w.noteAsked(event)

@@ -87,7 +87,7 @@ type World struct {
 	lastHeld     map[int]time.Duration   // by unit: when a process ended that had a healthy copy
 	doubled      bool                    // two processes of one name have a disk between them
 	told         map[string]retention.ID // by tier: the newest snapshot that the log says is complete
-	left         map[retention.ID]bool   // of those: training went back behind them
+	made         []madeUnder             // by plan, the oldest first
 	held         *events.HeldStep        // told last; nil: no step was
 	program      string                  // of an earlier build; empty: there is none
 	build        *builds.Build           // that runs it; nil: nobody is of it yet
@@ -203,7 +203,7 @@ func New(c Cluster, verbose bool) *World {
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
 		startNodes: c.Nodes, livedUnder: map[string]int{}, program: c.Earlier,
-		told: map[string]retention.ID{}, left: map[retention.ID]bool{}, lastHeld: map[int]time.Duration{},
+		told: map[string]retention.ID{}, lastHeld: map[int]time.Duration{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	settings := map[string]any{
