@@ -49,17 +49,17 @@ func Complete(parts []Part, units int) []ID {
 	return complete
 }
 
-// Told returns which snapshots of those that the cluster says are complete a node has its own whole part of, the newest
-// first: of a tier that only one node reads, the parts tell nobody what is complete.
+// Told returns which snapshots of those that the cluster says are complete a node has its own whole part of, in their order, the
+// one that was told last first: of a tier that only one node reads, the parts tell nobody what is complete.
 func Told(own []Part, told []ID) []ID {
 	var complete []ID
 	for _, id := range told {
-		if slices.ContainsFunc(own, func(part Part) bool { return part.Whole && part.ID == id }) {
+		lies := slices.ContainsFunc(own, func(part Part) bool { return part.Whole && part.ID == id })
+		if lies && !slices.Contains(complete, id) {
 			complete = append(complete, id)
 		}
 	}
-	slices.SortFunc(complete, Newer)
-	return slices.Compact(complete)
+	return complete
 }
 
 // foremost is how many snapshots of each tier are named before any that may not be complete: more than are kept.
@@ -120,15 +120,20 @@ func (h History) IsOutdone(begun []Begun) bool {
 // left tells a snapshot of a history that was left, because training went back.
 func (h History) left(id ID) bool { return id.Step > h.Resume && id.Plan != h.Plan }
 
-// Counts returns the snapshots of the history that counts, in their order.
-func (h History) Counts(complete []ID) []ID { return slices.DeleteFunc(slices.Clone(complete), h.left) }
+// Counts returns the snapshots of the history that counts, the newest first.
+func (h History) Counts(complete []ID) []ID {
+	counts := slices.DeleteFunc(slices.Clone(complete), h.left)
+	slices.SortFunc(counts, Newer)
+	return counts
+}
 
 // Obsolete returns the parts that nobody needs: those of histories that were left, once a snapshot of the one that counts
-// is complete, and those older than so many complete ones of it, for what was not complete by then was given up.
+// is complete since, and those older than so many complete ones of it, for what was not complete by then was given up.
 // Until so many are known to be complete older ones are kept: one of them may have been, which an agent that was started
 // since did not hear. Until one is, all are: a history that begins by mistake takes nothing away. Complete are the
-// complete snapshots, the newest first.
+// complete snapshots, the one that was told last first.
 func Obsolete(parts []Part, complete []ID, keep int, history History) []Part {
+	isNoneSince := len(complete) == 0 || history.left(complete[0])
 	complete = history.Counts(complete)
 	kept := complete[:min(keep, len(complete))]
 	return slices.DeleteFunc(slices.Clone(parts), func(part Part) bool {
@@ -136,7 +141,7 @@ func Obsolete(parts []Part, complete []ID, keep int, history History) []Part {
 		case len(kept) == 0:
 			return true
 		case history.left(part.ID):
-			return false
+			return isNoneSince
 		}
 		return len(kept) < keep || slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0
 	})

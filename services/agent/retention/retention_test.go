@@ -74,7 +74,7 @@ func anew(p Part) Part {
 
 func TestStepsThatAreTrainedAgainAreNotObsoleteBesideThoseThatWereLeft(t *testing.T) {
 	parts := []Part{part(24, "old"), part(48, "left"), part(54, "left, too"), anew(part(30, "new"))}
-	complete := Told(parts, []ID{{48, "p"}, {30, "q"}, {24, "p"}})
+	complete := Told(parts, []ID{{30, "q"}, {48, "p"}, {24, "p"}})
 	if got := names(Obsolete(parts, complete, 2, again(27))); !slices.Equal(got, []string{"left", "left, too"}) {
 		t.Errorf("obsolete are %v", got)
 	}
@@ -84,6 +84,17 @@ func TestWhatWasLeftStaysUntilSomethingElseIsComplete(t *testing.T) {
 	parts := []Part{part(48, "a", 0, 1), anew(part(30, "a", 0)), anew(torn(part(30, "b", 1)))}
 	if got := Obsolete(parts, Complete(parts, 2), 2, again(0)); len(got) > 0 {
 		t.Errorf("obsolete are %v", names(got))
+	}
+}
+
+func TestTheCompleteSnapshotThatWasLeftStaysUntilOneIsCompleteSince(t *testing.T) {
+	parts := []Part{part(24, "a", 0), part(48, "a", 0), anew(part(30, "a", 0))}
+	history := again(24)
+	if got := Obsolete(parts, Told(parts, []ID{{48, "p"}, {24, "p"}}), 2, history); len(got) > 0 {
+		t.Errorf("obsolete are %v: others may have removed what is older than the complete one", got)
+	}
+	if got := Obsolete(parts, Told(parts, []ID{{30, "q"}, {48, "p"}, {24, "p"}}), 2, history); len(got) != 1 || got[0].Step != 48 {
+		t.Errorf("obsolete are %v: expected that of step 48", got)
 	}
 }
 

@@ -117,8 +117,8 @@ func (t *tier) own(lies lying, node string, known known) (own []retention.Part, 
 	return slices.DeleteFunc(slices.Clone(lies.parts), others), t.complete(lies, known)
 }
 
-// complete returns the snapshots that the cluster says are complete and that are there, the newest first: in a tier that all read
-// with all units.
+// complete returns the snapshots that the cluster says are complete and that are there, the one that was told last first: in a tier that
+// all read with all units.
 func (t *tier) complete(lies lying, known known) []retention.ID {
 	told := retention.Told(lies.parts, known.complete)
 	if t.units == 0 {
