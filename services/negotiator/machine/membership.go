@@ -37,7 +37,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	if m.isDecided() {
 		m.takeSteps(join.Job)
 	}
-	urgency := protocol.Patient
+	urgency, anew := protocol.Patient, 0
 	if m.awaits(join.Node) {
 		urgency = protocol.Urgent // what it holds may be newer than the step to which all go back
 	}
@@ -47,6 +47,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		}
 		urgency = m.concerns(join.Node) // it restarted before anybody missed it
 		known.Wished = known.Wished || m.asksAnew(join.Node, cause.Logged)
+		anew = m.timesAsked(join.Node)
 		m.forget(cause, join.Node)
 	}
 	lifted := m.leaveOut(join)
@@ -61,6 +62,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		Lifted:      lifted,
 		Trained:     join.Trained,
 		Asked:       cause.Logged,
+		Anew:        anew,
 		Bid:         key,
 		Steps:       join.Job.Steps,
 	}
@@ -74,10 +76,11 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 }
 
 // asksAnew reports whether a node that asks for a place has not failed before, though its request is another one: it has not answered in the
-// name of the one before, and asks no more often than an agent does that hears no acknowledgement of a request that was stored.
+// name of the one before, and asks no more often than an agent does that hears no acknowledgement of a request that was stored. So it may be
+// twice in a row: each time ends the negotiation under way.
 func (m *Machine) asksAnew(node string, now time.Time) bool {
 	joiner := m.state.Joiners[node]
-	if joiner == nil || now.Sub(joiner.Asked) < asksAnewAfter {
+	if joiner == nil || joiner.Anew >= mostAnew || now.Sub(joiner.Asked) < asksAnewAfter {
 		return false
 	}
 	if m.state.Negotiation == nil {
@@ -89,6 +92,17 @@ func (m *Machine) asksAnew(node string, now time.Time) bool {
 
 // asksAnewAfter is shorter than the 30 s for which an agent waits: a hub that is slow stores the one late and the next at once.
 const asksAnewAfter = 20 * time.Second
+
+// mostAnew is how many requests in a row may take the place of one before, and count as no failure.
+const mostAnew = 2
+
+// timesAsked returns how many requests a node has made in a row that had no answer; zero where it asks for no place.
+func (m *Machine) timesAsked(node string) int {
+	if joiner := m.state.Joiners[node]; joiner != nil {
+		return joiner.Anew + 1
+	}
+	return 0
+}
 
 // turnsAway says why a node may not ask for a place; empty where it may. Who has one keeps it.
 func (m *Machine) turnsAway(node string) string {

@@ -92,6 +92,7 @@ type member struct {
 	Trained     *events.Trained `json:"trained,omitempty"`    // before it asked, as its join says, while it is not committed; nil: nothing
 	Stepped     uint64          `json:"stepped,omitempty"`    // generation of the last plan under which it made a step
 	Asked       time.Time       `json:"asked,omitzero"`       // it asked for its place, by the log's clock
+	Anew        int             `json:"anew,omitempty"`       // how many requests of it in a row were there before this one
 	Bid         string          `json:"bid,omitempty"`        // by which its job is known, while there is no plan
 	Steps       uint64          `json:"steps,omitempty"`      // of its job, as its join says; zero: not known
 	Since       time.Time       `json:"since"`                // it takes part, by the log's clock; zero: not yet

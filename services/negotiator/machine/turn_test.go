@@ -201,7 +201,7 @@ func TestANodeThatAsksAnewSinceItHeardNoAnswerHasNotFailed(t *testing.T) {
 	for every, fails := range map[time.Duration]bool{30 * time.Second: false, 3 * time.Second: true} {
 		w := newWorld(t, 3)
 		w.mute[events.NegotiationOpened] = true
-		for range 6 {
+		for range 1 + mostAnew {
 			w.join("n9")
 			w.run()
 			w.tick(every)
@@ -222,5 +222,24 @@ func TestANodeThatAnsweredAndAsksAnewHasFailed(t *testing.T) {
 	w.run()
 	if w.machine.state.Failed["n9"].Count != 1 {
 		t.Errorf("it is remembered by %+v", w.machine.state.Failed["n9"])
+	}
+}
+
+// Steps take 30 s. Each request ends the negotiation that all others answer, before it is over.
+func TestANodeThatAsksAnewForEverKeepsNobodyFromLeaving(t *testing.T) {
+	w := newWorld(t, 2)
+	w.machine.state.Paces["n1"], w.machine.state.Paces["n2"] = 30, 30
+	w.deaf["n3"] = true
+	w.join("n3")
+	w.run()
+	w.hear(events.LeaveRequested, "/node/n2", "n2", &events.Leave{Node: "n2", Reason: "its lease ends"})
+	w.run()
+	for range 10 {
+		w.tick(asksAnewAfter + time.Second)
+		w.join("n3")
+		w.run()
+	}
+	if len(w.plans()) < 2 {
+		t.Errorf("n2 cannot leave, and n3 is remembered by %+v", w.machine.state.Failed["n3"])
 	}
 }
