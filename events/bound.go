@@ -15,10 +15,10 @@ type Bound struct {
 // The bounds of all events: what a service says, what a node or a user says, and the kinds of which a node says more.
 //
 // A node's are for MostUnits units, MostNodes nodes with keys for ids, and numbers of 16 digits (bound_test.go has the greatest of each
-// kind). A consent with the plan of such a cluster, for which nodes are asked after a log was lost, is 4.8 MB and 173,000 values, one with
+// kind). A consent with the plan of such a cluster, for which nodes are asked after a log was lost, is 4.9 MB and 175,000 values, one with
 // all that a node can hold 2.4 MB and 98,000, a request to join 1.0 MB and 33,000, an offer of a unit of 109 GiB in parts of 8 MiB
-// 1.7 MB and 56,000. To decode a payload at its bound allocates 64 MiB at most, all together. The greatest that services say are plans with what moves: 64 MiB
-// hold some 200,000 transfers.
+// 1.7 MB and 56,000. To decode a payload at its bound allocates 64 MiB at most, all together. The greatest that services say are plans
+// with what moves: 64 MiB hold some 200,000 transfers.
 var (
 	ofService = Bound{Bytes: MaxPayloadBytes, Values: 1 << 23}
 	ofNode    = Bound{Bytes: MaxEventBytes, Values: MaxEventBytes / 2}

@@ -61,7 +61,9 @@ var greatest = map[Kind]Payload{
 	JoinRequested: &Join{Node: nodeOf(1), Neighbours: nodesOf(64), Job: Job{Layers: list(MostUnits, func(i int) LayerProfile {
 		return LayerProfile{bigUnit(i), bigUnit(i), bigUnit(i), bigUnit(i), bigUnit(i), third(i), third(i)}
 	})}},
-	NodeProfiled: &Profile{Node: nodeOf(1), Layers: list(MostUnits, func(i int) LayerCost { return LayerCost{third(i), third(i), bigUnit(i)} })},
+	NodeProfiled: &Profile{Node: nodeOf(1), Layers: list(MostUnits, func(i int) LayerCost {
+		return LayerCost{third(i), third(i), bigUnit(i)}
+	})},
 	ShardOffered: &Offer{Node: nodeOf(1), Digest: digestOf(1), Parts: list(14000, func(i int) Part {
 		return Part{digestOf(i), int64(i) * BlockBytes, int64(i+1) * BlockBytes}
 	})},
@@ -83,9 +85,13 @@ var greatest = map[Kind]Payload{
 var greatestConsents = []*Consent{
 	{Node: nodeOf(1), Plan: planOfMany()},
 	{Node: nodeOf(1), Claims: list(2*MostUnits, func(i int) Claim { return Claim{i, MostWhole, digestOf(i)} }),
-		Holdings:     list(MostUnits, func(i int) Holding { return Holding{Units: Range{i, i + 1}, Steps: []uint64{MostWhole, MostWhole - 1}} }),
-		Snapshots:    list(MostSnapshots, func(int) Snapshot { return Snapshot{Plan: digestOf(1), Units: make([]Range, 256)} }),
-		Measurements: list(MostNodes, func(i int) Measurement { return Measurement{nodeOf(1), nodeOf(i), third(i), 1e9 * third(i), third(i)} })},
+		Holdings: list(MostUnits, func(i int) Holding {
+			return Holding{Units: Range{i, i + 1}, Steps: []uint64{MostWhole, MostWhole - 1}}
+		}),
+		Snapshots: list(MostSnapshots, func(int) Snapshot { return Snapshot{Plan: digestOf(1), Units: make([]Range, 256)} }),
+		Measurements: list(MostNodes, func(i int) Measurement {
+			return Measurement{nodeOf(1), nodeOf(i), third(i), 1e9 * third(i), third(i)}
+		})},
 }
 
 func TestWhatANodeOfALargeClusterHasToSayIsWithinItsBound(t *testing.T) {
