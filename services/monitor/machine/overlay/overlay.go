@@ -109,6 +109,9 @@ func (o *Overlay) commit(plan events.Plan, at time.Time) {
 		members[member.Node] = true
 	}
 	maps.DeleteFunc(o.told, func(node string, told *told) bool { return (told.gone || told.leaving) && !members[node] })
+	for _, tier := range o.snapshots {
+		maps.DeleteFunc(tier.failing, func(node string, _ Failing) bool { return !members[node] })
+	}
 }
 
 // request takes what a planner was told, in place of what was known.

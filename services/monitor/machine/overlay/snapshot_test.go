@@ -119,3 +119,22 @@ func TestWhoCannotWriteSnapshotsIsNamedSinceItToldSoUntilItWritesAgainOrItsProce
 		t.Errorf("the process of s2 has ended, and it says %q", got)
 	}
 }
+
+// Its disk was full, and an operator had it leave.
+func TestWhoTakesPartNoMoreFailsToWriteNoSnapshots(t *testing.T) {
+	o, at := New(), time.Unix(1000, 0)
+	say := func(kind events.Kind, subject string, payload events.Payload) {
+		event := events.Speaker{Source: "/node/n3", Cluster: "c"}.First(at, string(kind)+subject, kind, subject, payload)
+		event.Logged = at
+		o.Take(event)
+	}
+	for _, node := range []string{"n1", "n3"} {
+		say(events.SnapshotFailed, node, &events.SnapshotFailure{Node: node, Tier: "disk", Step: 7, Plan: events.Digest(nil),
+			Units: []events.Range{{End: 1}}, Finding: "full", Reason: "no room", Tiers: []string{"disk"}})
+	}
+	say(events.LeaveRequested, "n3", &events.Leave{Node: "n3", Reason: "its disk is full"})
+	o.commit(events.Plan{Generation: 2, Nodes: []events.Member{{Node: "n1", Incarnation: "1"}}}, at)
+	if says, _ := o.Snapshots()[0].SaysFailing(at); !strings.HasPrefix(says, "n1 cannot write") {
+		t.Errorf("the plan has n1 alone, and it says %q", says)
+	}
+}
