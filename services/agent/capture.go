@@ -60,10 +60,10 @@ func (s *Session) unwritten(tier string, id retention.ID, units []events.Range, 
 	}
 }
 
-const (
-	withdrawTime  = 10 * time.Second      // for the cluster to answer who wants to remove a part
-	withdrawPause = 20 * time.Millisecond // before it is looked whether it has
-)
+// withdrawTime is for the cluster to answer who wants to remove a part.
+var withdrawTime = 10 * time.Second
+
+const withdrawPause = 20 * time.Millisecond // before it is looked whether it has
 
 // withdraw asks that this node's part of a snapshot count no more, and waits for what comes of it. It is said behind what was said
 // before of parts in that tier, and nothing is said of it twice.

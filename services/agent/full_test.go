@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -9,6 +10,9 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
+	"github.com/reknit/reknit/services/agent/snapshots"
+	"github.com/reknit/reknit/shared/bus"
 )
 
 func TestWhatFindsTheLogFullIsSaidOnceThereIsRoom(t *testing.T) {
@@ -25,6 +29,56 @@ func TestWhatFindsTheLogFullIsSaidOnceThereIsRoom(t *testing.T) {
 	go session.say(t.Context(), profiled)
 	h.bound(room)
 	await[events.Profile](h, events.NodeProfiled)
+}
+
+// What was dropped was told of no later snapshot, for it counted as told.
+func TestWhatKeepsSnapshotsFromBeingWrittenIsSaidHoweverLongTheLogIsFull(t *testing.T) {
+	usual := withdrawTime
+	t.Cleanup(func() { withdrawTime = usual })
+	withdrawTime = 100 * time.Millisecond
+	h := newHub(t)
+	h.keeps = snapshots.Settings{Folder: t.TempDir(), DiskEvery: 1, Keep: 2, MaxBytes: 1 << 20}
+	h.join("n1")
+	room := h.bound(1)
+	id := retention.ID{Step: 10, Plan: events.Digest(nil)}
+	h.sessions[0].unwritten(machine.DiskTier, id, []events.Range{{End: 1}}, machine.FullFinding, errors.New("no room"))
+	time.Sleep(5 * withdrawTime)
+	h.bound(room)
+	if failed := await[events.SnapshotFailure](h, events.SnapshotFailed); failed.Reason != "no room" {
+		t.Errorf("it tells %+v", failed)
+	}
+}
+
+// The kit of an older installation lets a node say nothing of it, and what else there is to say must not wait for that.
+func TestWhatAKitDoesNotLetANodeSayOfSnapshotsIsGivenUp(t *testing.T) {
+	usual := withdrawTime
+	t.Cleanup(func() { withdrawTime = usual })
+	withdrawTime = 100 * time.Millisecond
+	failed := events.Event{Kind: events.SnapshotFailed, Cluster: "c", Subject: "n1"}
+	h := guarded(t, failed.SubjectName())
+	connection, err := bus.Connect(t.Context(), bus.Config{URL: h.url, Name: "test", Cluster: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(connection.Close)
+	if err := connection.Provision(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	session, err := Join(t.Context(), Config{
+		NATSURL: h.url, Cluster: "c", Node: "n1", Address: "127.0.0.1:1", MemoryBytes: 1 << 30, Job: h.job(),
+		Snapshots: snapshots.Settings{Folder: t.TempDir(), DiskEvery: 1, Keep: 2, MaxBytes: 1 << 20},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(session.Close)
+	id := retention.ID{Step: 10, Plan: events.Digest(nil)}
+	said := session.machine.Unwritten(time.Now(), machine.DiskTier, id, []events.Range{{End: 1}}, machine.FullFinding, "no room")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if session.sayFact(ctx, said); ctx.Err() != nil {
+		t.Error("what else there is to say waits for it")
+	}
 }
 
 // An agent that waited for its hub while others stopped the job was taken for one that was started since.

@@ -90,24 +90,29 @@ func TestOneWhoDoesNotAnswerDoesNotKeepItsName(t *testing.T) {
 
 // A kit of before does not hold the right to ask, and each question would be an error in the log.
 func TestOneWhoMayNotAskForItsNameDoesNotAskAgain(t *testing.T) {
-	guarded, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, JetStreamMaxStore: 1 << 40,
-		StoreDir: t.TempDir(),
-		Users: []*server.User{{Username: "n1", Permissions: &server.Permissions{
-			Publish: &server.SubjectPermission{Deny: []string{events.ProbeSubject("c", "n1")}},
-		}}}, NoAuthUser: "n1",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	guarded.Start()
-	t.Cleanup(guarded.Shutdown)
-	h := &hub{t: t, url: guarded.ClientURL()}
+	h := guarded(t, events.ProbeSubject("c", "n1"))
 	last := len(nameWaits) - 1
 	waitsForEver(t, nameWaits[last]) // for an answer to a second question
 	if err := h.again("n1", ""); err != nil {
 		t.Error(err)
 	}
+}
+
+// guarded returns a hub that lets nobody say anything on a subject.
+func guarded(t *testing.T, subject string) *hub {
+	s, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, JetStreamMaxStore: 1 << 40,
+		StoreDir: t.TempDir(),
+		Users: []*server.User{{Username: "n1", Permissions: &server.Permissions{
+			Publish: &server.SubjectPermission{Deny: []string{subject}},
+		}}}, NoAuthUser: "n1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start()
+	t.Cleanup(s.Shutdown)
+	return &hub{t: t, url: s.ClientURL()}
 }
 
 // standsStill returns a hub whose only member is in its first step, and by whose name another process has asked for a place.

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -79,7 +80,12 @@ func (s *Session) publishAll(ctx context.Context, actions []machine.Action) erro
 // still for it. So may the log be full until an operator or time makes room. Answers to a negotiation that is over do
 // no harm.
 func (s *Session) say(ctx context.Context, event events.Event) {
-	switch err := s.insist(ctx, event); {
+	s.logUnsaid(ctx, event, s.insist(ctx, event))
+}
+
+// logUnsaid tells why an event was not said, as long as somebody may still say it.
+func (s *Session) logUnsaid(ctx context.Context, event events.Event, err error) {
+	switch {
 	case errors.Is(err, bus.ErrLogReplaced):
 		slog.Info("not said, for it is of a log that is gone", "node", s.config.Node, "event", event.Kind)
 	case err != nil && ctx.Err() == nil:
@@ -138,16 +144,37 @@ func (s *Session) sayFacts() {
 	}
 }
 
-// sayFact says a fact. What the kit of an older installation does not let a node say is given up: a request to remove a part with its
-// answer, and what keeps snapshots from being written.
+// sayFact says a fact. The kit of an older installation lets a node say nothing of what keeps snapshots from being written: that is given
+// up where the hub says so, and waits for a hub that is away. A request to remove a part is given up with its answer.
 func (s *Session) sayFact(ctx context.Context, event events.Event) {
 	switch event.Kind {
-	case events.WithdrawalRequested, events.SnapshotFailed, events.SnapshotResumed:
-		bounded, cancel := context.WithTimeout(ctx, withdrawTime)
-		defer cancel()
-		ctx = bounded
+	case events.WithdrawalRequested:
+		_ = s.sayWithin(ctx, event) // the log tells
+	case events.SnapshotFailed, events.SnapshotResumed:
+		err := s.sayWithin(ctx, event)
+		for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !s.mayNotSay(event.SubjectName()) {
+			err = s.sayWithin(ctx, event)
+		}
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+			s.mutex.Lock()
+			s.machine.Untold(event)
+			s.mutex.Unlock()
+		}
+	default:
+		s.say(ctx, event)
 	}
-	s.say(ctx, event)
+}
+
+// sayWithin says an event as say does, but no longer than a cluster takes that answers. The log tells what was not said.
+func (s *Session) sayWithin(ctx context.Context, event events.Event) error {
+	limited, cancel := context.WithTimeout(ctx, withdrawTime)
+	defer cancel()
+	err := s.insist(limited, event)
+	if limited.Err() != nil && err != nil {
+		err = fmt.Errorf("%w: %w", limited.Err(), err)
+	}
+	s.logUnsaid(ctx, event, err)
+	return err
 }
 
 // nextFact takes the fact to be said next; more is false where there is none.

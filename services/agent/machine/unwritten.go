@@ -17,6 +17,8 @@ const (
 	OtherFinding    = "other"
 )
 
+const unknownFinding = "unknown" // of a tier of which nobody knows what the cluster heard last
+
 // Unwritten returns what tells that this node could not write its part of a snapshot to a tier that outlives its process, and why. The
 // event has no kind where the cluster knows: a finding is told once until the node writes there again, and of the snapshot at which all
 // stop always, for all wait for it.
@@ -51,4 +53,19 @@ func (m *Machine) Resumes(now time.Time, tier string, id retention.ID, units []e
 	said := fmt.Sprintf("%s-%s-%d-%s", m.incarnation, tier, id.Step, id.Plan)
 	return m.speaker.First(now, said, events.SnapshotResumed, m.settings.Node,
 		&events.SnapshotPart{Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units})
+}
+
+// Untold takes that what Unwritten or Resumes returned is in no log. The next snapshot in that tier is told of, whatever becomes of it:
+// the log may have something else of the tier that was told before.
+func (m *Machine) Untold(event events.Event) {
+	var tier string
+	if failed, err := events.Open[events.SnapshotFailure](event); err == nil {
+		tier = failed.Tier
+	} else if resumed, err := events.Open[events.SnapshotPart](event); err == nil {
+		tier = resumed.Tier
+	}
+	if m.snapshots.failing == nil {
+		m.snapshots.failing = map[string]string{}
+	}
+	m.snapshots.failing[tier] = unknownFinding
 }

@@ -61,3 +61,19 @@ func TestOfTheSnapshotAtWhichAllStopItIsToldAlways(t *testing.T) {
 		t.Error("all wait for a snapshot of which it does not tell that it cannot write it")
 	}
 }
+
+func TestWhatIsInNoLogIsToldOfTheNextSnapshot(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	id, units := retention.ID{Step: 8, Plan: events.Digest(nil)}, []events.Range{{End: 2}}
+	n.machine.Untold(n.machine.Unwritten(now, DiskTier, id, units, FullFinding, "no room"))
+	if n.cannotWrite(12, DiskTier, FullFinding) == nil {
+		t.Error("nobody hears that it cannot write")
+	}
+	n.machine.Untold(n.machine.Resumes(now, DiskTier, id, units))
+	if n.machine.Resumes(now, DiskTier, id, units).Kind == "" {
+		t.Error("nobody hears that it writes again")
+	}
+	if n.machine.Resumes(now, DiskTier, id, units).Kind != "" {
+		t.Error("it tells twice that it writes again")
+	}
+}
