@@ -62,6 +62,7 @@ func (m *Machine) madeNothing() bool {
 
 // inherit hears what the process of a node tells of the one before it, whose state it has. It counts, too, if the node is refused.
 func (m *Machine) inherit(join events.Join) {
+	delete(m.state.Missed, join.Node)
 	past := join.Trained
 	before, was := m.before(join.Node)
 	if past == nil || !was {
@@ -128,7 +129,25 @@ func (m *Machine) resetOf(request events.ResetRequest) events.JobReset {
 			reset.Silent = append(reset.Silent, node)
 		}
 	}
+	for _, node := range slices.Sorted(maps.Keys(m.state.Missed)) {
+		if len(reset.Silent) < events.MostSilent && !m.placed(node) {
+			reset.Silent = append(reset.Silent, node)
+		}
+	}
 	return reset
+}
+
+// miss notes that a process which had a place is lost, and may live: it trains on, or holds what it trained, until it says that it ended.
+func (m *Machine) miss(lost events.NodeState) {
+	if m.state.Plan == nil || lost.Proven || !m.state.trusted(lost.Node, lost.Incarnation) || !m.placed(lost.Node) {
+		return
+	}
+	if m.state.Missed == nil {
+		m.state.Missed = map[string]string{}
+	}
+	if len(m.state.Missed) < events.MostSilent {
+		m.state.Missed[lost.Node] = lost.Incarnation
+	}
 }
 
 func (m *Machine) refuseReset(cause events.Event, reason string) events.Event {
@@ -199,6 +218,7 @@ func (m *Machine) forgetTraining(reset *events.JobReset, now time.Time) {
 	clear(m.state.Members)
 	clear(m.state.Leavers)
 	clear(m.state.Fallen)
+	clear(m.state.Missed)
 }
 
 // forgetCosts forgets what the layers of another job took.

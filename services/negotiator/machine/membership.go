@@ -177,6 +177,7 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 	if known == nil || known.Incarnation != lost.Incarnation {
 		return nil // an older incarnation, or long gone
 	}
+	m.miss(lost)
 	if lost.Proven && m.state.Plan != nil && m.state.trusted(lost.Node, lost.Incarnation) {
 		m.state.Gone[lost.Node] = lost.Incarnation
 	}

@@ -66,6 +66,9 @@ func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
 	if gone := m.state.known(exit.Node); gone != nil && gone.Incarnation == exit.Incarnation {
 		gone.Wished = exit.Expected
 	}
+	if m.state.Missed[exit.Node] == exit.Incarnation && !exit.Hangs {
+		delete(m.state.Missed, exit.Node)
+	}
 	known := &m.state.Poison
 	if exit.Step == nil || m.state.Plan == nil || !m.state.trusted(exit.Node, exit.Incarnation) || !m.placed(exit.Node) {
 		return nil

@@ -44,6 +44,7 @@ type state struct {
 	Misread     map[string]bool        `json:"misread"`           // by "node plan position": snapshots not read lately; by node: two
 	Gone        map[string]string      `json:"gone"`              // incarnations of Plan that are proven to be gone, by node
 	Fallen      map[string]uint64      `json:"fallen"`            // steps that nodes had completed which were lost since the last commit
+	Missed      map[string]string      `json:"missed,omitempty"`  // incarnations lost from a place that may live, by node
 	Recall      recall                 `json:"recall,omitzero"`
 	Abandoned   uint64                 `json:"abandoned"`      // generation of the last plan for which all abandoned their steps
 	Bids        map[string]*events.Job `json:"bids,omitempty"` // jobs of those who wait for a first plan of several nodes
