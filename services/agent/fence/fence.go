@@ -1,5 +1,5 @@
-// Package fence says when a script may run that knows nothing of the agent (reknit agent run --unchanged), and writes files: never beside
-// one of an older plan that may still run and can be asked.
+// Package fence says when a script may run that knows nothing of the agent (reknit agent run --unchanged), and writes files: not beside one
+// of an older plan that the agent knows of, that may still run, and that can be asked.
 package fence
 
 import "time"
@@ -35,22 +35,4 @@ func (h *Hearing) CutOff(now time.Time, hears bool, unheardFor time.Duration) bo
 	}
 	h.cut = true
 	return true
-}
-
-// Absent is a node whose script may still run although the others do without it.
-type Absent struct {
-	Node    string
-	Address string    // where its agent answers
-	Until   time.Time // its script has ended then, if the node runs at all
-}
-
-// Absentees returns the nodes whose scripts may still run when a plan of some members follows another: those that were absent before, and
-// those of the crew of that other plan that the new one does not name. Its members hear of it, and end their scripts.
-func Absentees(before, crew []Absent, named func(node string) bool, now time.Time) (absent []Absent) {
-	for _, one := range append(before[:len(before):len(before)], crew...) {
-		if one.Until.After(now) && !named(one.Node) {
-			absent = append(absent, one)
-		}
-	}
-	return absent
 }

@@ -2,63 +2,73 @@ package agentd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
+	"syscall"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/fence"
 )
 
-// mostAsked is how many of those that answered are asked again: what has the others do without many of them is the same for all.
-const mostAsked = 3
-
-// leave returns the crew of a place as those that may be absent from now on.
-func (p place) leave(now time.Time) (crew []fence.Absent) {
-	for _, member := range p.crew {
-		crew = append(crew, fence.Absent{Node: member.Node, Address: member.Address, Until: now.Add(fence.Ended)})
+func scriptsOf(crew []events.Member) (scripts []fence.Script) {
+	for _, member := range crew {
+		scripts = append(scripts, fence.Script{Node: member.Node, Incarnation: member.Incarnation, Address: member.Address})
 	}
-	return crew
+	return scripts
 }
 
-// awaitAbsent waits for the scripts of nodes that the others do without. As long as an agent answers, its script may run: where the hub
-// does not hear the node, it does not know that another plan is in force. Nobody waits for an agent that is gone, frozen or cannot be
-// reached, nor if the step is given up or another plan is to take over.
-func (s *standIn) awaitAbsent(step context.Context) {
-	absent := s.answering(step, s.absent)
-	if len(absent) > 0 {
-		slog.Warn("the script is not started yet: its place was made without a node whose agent answers, and whose script may still write",
-			"node", absent[0].Node, "of", len(absent), "until", absent[0].Until.Format(time.TimeOnly))
-	}
-	for len(absent) > 0 && !s.takenOver() {
+// awaitAbsent waits for the scripts of nodes that the others do without, and reports whether none of them may write any more. It is given
+// up with the step, or where another plan is to take over.
+func (s *standIn) awaitAbsent(step context.Context) bool {
+	wait, told := s.scripts.Wait(), false
+	for !wait.Over(time.Now()) {
+		next := time.After(fence.HearEvery)
+		s.hear(step, wait)
+		if answering := wait.Answering(time.Now()); len(answering) > 0 && !told {
+			told = true
+			slog.Warn("the script is not started yet: its place was made without a node whose agent answers, and whose script may still write",
+				"node", answering[0].Node, "of", len(answering), "until", answering[0].Until.Format(time.TimeOnly))
+		}
+		if wait.Over(time.Now()) {
+			break
+		}
 		select {
 		case <-step.Done():
-			return
-		case <-time.After(fence.HearEvery):
+			return false
+		case <-next:
 		}
-		absent = s.answering(step, absent[:min(len(absent), mostAsked)])
+		if s.takenOver() {
+			return false
+		}
+	}
+	return step.Err() == nil
+}
+
+// hear asks a round of agents.
+func (s *standIn) hear(ctx context.Context, wait *fence.Wait) {
+	ctx, cancel := context.WithTimeout(ctx, fence.HearEvery)
+	defer cancel()
+	round := wait.Round(time.Now())
+	answers := make([]fence.Answer, len(round))
+	var asked sync.WaitGroup
+	for i, one := range round {
+		asked.Go(func() { answers[i] = s.askOne(ctx, one) })
+	}
+	asked.Wait()
+	for i, one := range round {
+		wait.Hear(one.Node, answers[i])
 	}
 }
 
-// answering returns those whose agents answer, out of those whose scripts may still run.
-func (s *standIn) answering(ctx context.Context, absent []fence.Absent) []fence.Absent {
-	ctx, cancel := context.WithTimeout(ctx, fence.HearEvery)
-	defer cancel()
-	answers := make([]bool, len(absent))
-	var asked sync.WaitGroup
-	for i, one := range absent {
-		if one.Until.After(time.Now()) {
-			asked.Go(func() {
-				_, _, err := s.watch.Measure(ctx, one.Node, one.Address, 0)
-				answers[i] = err == nil
-			})
-		}
+func (s *standIn) askOne(ctx context.Context, one fence.Absent) fence.Answer {
+	_, _, err := s.watch.Measure(ctx, one.Node, one.Address, 0)
+	switch {
+	case err == nil:
+		return fence.Answers
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return fence.Refuses
 	}
-	asked.Wait()
-	var left []fence.Absent
-	for i, one := range absent {
-		if answers[i] {
-			left = append(left, one)
-		}
-	}
-	return left
+	return fence.Silent
 }

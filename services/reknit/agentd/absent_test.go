@@ -1,38 +1,94 @@
 package agentd
 
 import (
+	"context"
+	"net"
 	"testing"
 	"time"
 
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/fence"
 	"github.com/reknit/reknit/services/agent/links"
 )
 
-// The others do without three nodes: n1 runs, n2 has ended, and the script of n3 has ended for certain.
-func TestAScriptIsNotStartedWhileAnAgentAnswersThatTheOthersDoWithout(t *testing.T) {
-	listen := func(node string) *links.Watch {
-		watch, err := links.Listen(t.Context(), links.Config{Cluster: "c", Node: node, Listen: "127.0.0.1:0"})
-		if err != nil {
-			t.Fatal(err)
+func watchOf(t *testing.T, node string) *links.Watch {
+	t.Helper()
+	watch, err := links.Listen(t.Context(), links.Config{
+		Cluster: "c", Node: node, Listen: "127.0.0.1:0", Suspect: func(string, bool, string) {},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(watch.Close)
+	return watch
+}
+
+func planOf(generation uint64, members ...events.Member) *events.Plan {
+	p := &events.Plan{Cluster: "c", Generation: generation, Nodes: members}
+	for _, member := range members {
+		p.Pipelines = append(p.Pipelines, events.Pipeline{Stages: []events.Stage{{Node: member.Node, Layers: events.Range{End: 1}}}})
+	}
+	return p
+}
+
+func memberAt(watch *links.Watch, node string) events.Member {
+	return events.Member{Node: node, Incarnation: node + "-1", Address: watch.Address()}
+}
+
+// Scripts of n1, n2 and n3 run under generation 1. Another leaves out n3, and is overtaken before n1 offers its place; the next leaves out
+// n2, too, whose script may run.
+func TestScriptsAreWaitedForThoughThePlaceBeforeWasNeverOffered(t *testing.T) {
+	w1, w2, w3 := watchOf(t, "n1"), watchOf(t, "n2"), watchOf(t, "n3")
+	n1, n2, n3 := memberAt(w1, "n1"), memberAt(w2, "n2"), memberAt(w3, "n3")
+	s := &standIn{config: Config{Node: "n1"}, watch: w1, places: make(chan place, 1)}
+	for i, members := range [][]events.Member{{n1, n2, n3}, {n1, n2}, {n1}} {
+		s.takeUp(agent.Orders{Plan: planOf(uint64(i+1), members...), Switched: true, Step: t.Context()})
+		if halts := <-s.places; len(halts.crew) > 0 || s.offered {
+			t.Fatalf("generation %d does not stop the script: %+v", i+1, halts)
 		}
-		t.Cleanup(watch.Close)
-		return watch
 	}
-	s, first, second, third := &standIn{watch: listen("n4")}, listen("n1"), listen("n2"), listen("n3")
-	now := time.Now()
-	absentUntil := func(node string, watch *links.Watch, until time.Time) fence.Absent {
-		return fence.Absent{Node: node, Address: watch.Address(), Until: until}
+	w3.Close()
+	wait := s.scripts.Wait()
+	s.hear(t.Context(), wait)
+	if answering := wait.Answering(time.Now()); len(answering) != 1 || answering[0].Node != "n2" {
+		t.Errorf("waits for %+v, expected n2", answering)
 	}
-	absent := []fence.Absent{
-		absentUntil("n1", first, now.Add(time.Hour)), absentUntil("n2", second, now.Add(time.Hour)), absentUntil("n3", third, now),
+	over, end := context.WithCancel(t.Context())
+	end()
+	if s.awaitAbsent(over) {
+		t.Error("the script starts though its step was given up")
 	}
-	second.Close()
-	left := s.answering(t.Context(), absent)
-	if len(left) != 1 || left[0].Node != "n1" {
-		t.Fatalf("waits for %+v, expected n1", left)
+	w2.Close()
+	if !s.awaitAbsent(t.Context()) {
+		t.Error("the script does not start although nobody answers")
 	}
-	first.Close()
-	if left = s.answering(t.Context(), left); len(left) > 0 {
-		t.Errorf("waits for %+v, expected nobody", left)
+}
+
+// An agent whose host takes connections and says nothing is silent: it may be a lost packet.
+func TestAnAgentThatEndedRefusesAndOneThatIsFrozenIsSilent(t *testing.T) {
+	s, ended := &standIn{watch: watchOf(t, "n1")}, watchOf(t, "n2")
+	ended.Close()
+	if answer := s.askOne(t.Context(), fence.Absent{Script: fence.Script{Node: "n2", Address: ended.Address()}}); answer != fence.Refuses {
+		t.Errorf("an agent that ended answers %d, expected that it refuses", answer)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	frozen, err := freezes(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer := s.askOne(ctx, fence.Absent{Script: fence.Script{Node: "n3", Address: frozen}}); answer != fence.Silent {
+		t.Errorf("a frozen agent answers %d, expected silence", answer)
+	}
+}
+
+// freezes returns an address at which connections are taken, and nobody reads.
+func freezes(t *testing.T) (address string, err error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	t.Cleanup(func() { listener.Close() })
+	return listener.Addr().String(), nil
 }

@@ -33,15 +33,16 @@ type standIn struct {
 
 	session *agent.Session
 	watch   *links.Watch
-	done    uint64         // completed steps
-	place   place          // the last that had a crew
-	absent  []fence.Absent // whose scripts may still run
-	began   time.Time      // the plan in force
-	due     time.Time      // of the next step, if no plan asks for it before
-	made    atomic.Uint64  // generation of the place whose script has ended well; zero: none has
-	told    uint64         // generation of the plan under which the cluster was told of that
-	current uint64         // generation of the plan in force
-	failed  string         // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
+	done    uint64        // completed steps
+	place   place         // in the last plan that started scripts
+	offered bool          // the place was: a script runs in it, or ran
+	scripts fence.Scripts // that may run
+	began   time.Time     // the plan in force
+	due     time.Time     // of the next step, if no plan asks for it before
+	made    atomic.Uint64 // generation of the place whose script has ended well; zero: none has
+	told    uint64        // generation of the plan under which the cluster was told of that
+	current uint64        // generation of the plan in force
+	failed  string        // why the script of the place has ended, and the cluster was told; empty: nothing is known of that
 }
 
 // place is a script's part in a plan. Without a crew the script is to end, and the next place to be waited for.
@@ -165,6 +166,9 @@ func (s *standIn) step(ctx context.Context) error {
 	if orders.Switched {
 		s.takeUp(orders)
 	}
+	if !s.offered { // nor under the plan before, or for a change that came to nothing
+		s.offered = s.meet(orders.Step)
+	}
 	if s.untilItsEnd(orders.Step) {
 		s.done++
 		now := time.Now()
@@ -199,7 +203,7 @@ func (s *standIn) untilItsEnd(step context.Context) (completed bool) {
 				s.failed = failed.reason
 			}
 		case <-again.C:
-			if s.place.rank == 0 {
+			if s.offered && s.place.rank == 0 {
 				s.report(step, s.tell(step, s.place, portKey, s.place.port))
 			}
 		case <-look.C:
@@ -208,8 +212,7 @@ func (s *standIn) untilItsEnd(step context.Context) (completed bool) {
 	}
 }
 
-// takeUp gives the script its place in a new plan. Where the crew is the same and no steps were given up, every script
-// runs on.
+// takeUp takes up a new plan. Where that starts scripts anew, the one that runs is stopped at once: what starts elsewhere does not wait for it.
 func (s *standIn) takeUp(orders agent.Orders) {
 	plan := orders.Plan
 	self, _ := plan.Member(s.config.Node)
@@ -217,23 +220,23 @@ func (s *standIn) takeUp(orders agent.Orders) {
 	s.done, s.began, s.current = plan.ResumeStep, time.Now(), plan.Generation
 	s.due = s.began.Add(firstStep)
 	crew := plan.Crew()
-	if !orders.Abandoned && slices.Equal(crew, s.place.crew) {
+	isNamed := func(node string) bool { _, named := plan.Member(node); return named }
+	if !s.scripts.Adopt(scriptsOf(crew), isNamed, orders.Abandoned, s.began) {
 		return
 	}
-	isNamed := func(node string) bool { _, named := plan.Member(node); return named }
-	s.failed, s.absent = "", fence.Absentees(s.absent, s.place.leave(time.Now()), isNamed, time.Now())
+	s.offer(place{})
+	s.failed, s.offered = "", false
 	s.place = place{
 		generation: plan.Generation, rank: slices.Index(crew, self), crew: crew, host: hostOf(crew[0].Address),
-	}
-	if !s.meet(orders.Step) {
-		s.place.crew = nil // no script runs in it
 	}
 }
 
 // meet offers the place once no script of an older plan may write any more and rank 0's port is known, and reports whether it did. It does
 // not where the step is given up, or another plan is to take over.
 func (s *standIn) meet(step context.Context) bool {
-	s.awaitAbsent(step)
+	if !s.awaitAbsent(step) {
+		return false
+	}
 	for step.Err() == nil && !s.takenOver() {
 		err := s.findPort(step)
 		if err == nil {

@@ -13,8 +13,7 @@ import (
 // script that writes files, and starts it anew under plans that change who trains. It changes nothing of the run.
 type unchanged struct {
 	script  *script // the last; nil: none was started
-	crew    []events.Member
-	absent  []fence.Absent
+	scripts fence.Scripts
 	hearing fence.Hearing
 	turn    int    // places that it was given
 	first   uint64 // generation of the plan of the first, those of lives before counted; zero: it was given none
@@ -70,36 +69,40 @@ func (p *process) freeze() {
 
 // takeUp gives the script its place in a plan that was adopted. Where the crew is the same and no steps were given up, it runs on.
 func (p *process) takeUp(train agent.Train) {
+	if !train.Switched {
+		return
+	}
 	u, crew := &p.unchanged, train.Plan.Crew()
-	if !train.Switched || !train.Abandoned && slices.Equal(crew, u.crew) {
+	var scripts []fence.Script
+	for _, member := range crew {
+		scripts = append(scripts, fence.Script{Node: member.Node, Incarnation: member.Incarnation})
+	}
+	isNamed := func(node string) bool { _, named := train.Plan.Member(node); return named }
+	if !u.scripts.Adopt(scripts, isNamed, train.Abandoned, p.time()) {
 		return
 	}
 	p.halt(p.halts())
-	isNamed := func(node string) bool { _, named := train.Plan.Member(node); return named }
-	var left []fence.Absent
-	for _, member := range u.crew {
-		left = append(left, fence.Absent{Node: member.Node, Until: p.time().Add(fence.Ended)})
-	}
-	u.absent = fence.Absentees(u.absent, left, isNamed, p.time())
-	u.crew = crew
 	if u.turn++; u.first == 0 {
 		u.first = p.World.before + train.Plan.Generation
 	}
 	turn := u.turn
 	if placed := slices.ContainsFunc(crew, func(m events.Member) bool { return m.Node == p.node.name }); placed {
-		p.meet(&script{of: p, crew: crew, nodes: train.Plan.Nodes, plan: p.World.before + train.Plan.Generation}, turn)
+		p.meet(&script{of: p, crew: crew, nodes: train.Plan.Nodes, plan: p.World.before + train.Plan.Generation}, turn, u.scripts.Wait())
 	}
 }
 
 // meet starts a script as soon as the one before has ended, and nobody who is reached may have an older one that runs.
-func (p *process) meet(next *script, turn int) {
+func (p *process) meet(next *script, turn int, wait *fence.Wait) {
 	u := &p.unchanged
 	if u.turn != turn {
 		return
 	}
+	for _, one := range wait.Round(p.time()) {
+		wait.Hear(one.Node, p.asks(one.Node))
+	}
 	runs := u.script != nil && !u.script.ended(p.now)
-	if runs || slices.ContainsFunc(u.absent, func(a fence.Absent) bool { return a.Until.After(p.time()) && p.answers(a.Node) }) {
-		p.later(fence.HearEvery, func() { p.meet(next, turn) })
+	if runs || !wait.Over(p.time()) {
+		p.later(fence.HearEvery, func() { p.meet(next, turn, wait) })
 		return
 	}
 	u.script, u.hearing = next, fence.Hearing{Last: p.time()}
@@ -107,13 +110,17 @@ func (p *process) meet(next *script, turn int) {
 	p.World.findTogether(next)
 }
 
-// answers reports whether a node's agent answers, be its place taken by others or not. One that has left stays until its script has ended.
-func (p *process) answers(node string) bool {
+// asks asks a node's agent whether it runs, be its place taken by others or not. One that has left stays until its script has ended.
+func (p *process) asks(node string) fence.Answer {
 	other := p.byName(node).process
-	lives := other != nil && !other.paused || slices.ContainsFunc(p.scripted, func(s *script) bool {
-		return s.of.node.name == node && s.of.dead && !s.ended(p.now)
-	})
-	return lives && p.direct(p.node.name, node)
+	stays := slices.ContainsFunc(p.scripted, func(s *script) bool { return s.of.node.name == node && s.of.dead && !s.ended(p.now) })
+	switch {
+	case !p.direct(p.node.name, node), other != nil && other.paused && !stays:
+		return fence.Silent
+	case other == nil && !stays:
+		return fence.Refuses
+	}
+	return fence.Answers
 }
 
 // listens has the script end whose node the hub does not hear.
