@@ -36,7 +36,7 @@ func network(request events.PlanRequest, nodes []events.Device) policy.Network {
 	if len(nodes) > mostApart {
 		n.Sites, n.SiteLinks = r.sites(nodes)
 	}
-	if request.Current == nil && request.Usual == nil && len(nodes) <= mostApart { // all links are listed
+	if request.Current == nil && request.Usual == nil && len(nodes) <= mostGrouped { // all links are listed
 		r.scattered = r.scatteredOf(request.Links, nodes)
 	}
 	n.Links = r.unusual(request.Links, nodes, n.Dear)

@@ -10,13 +10,17 @@ import (
 	"github.com/reknit/reknit/services/planner/policy"
 )
 
+// mostGrouped is among how many nodes all links are compared. Of 96 and 128 nodes whose links were probed five times first plans cost
+// 1.015 times the best known in the mean of ten drawn networks, and 1.022 where the links of more than 64 were not compared.
+const mostGrouped = 256
+
 // grouped returns the nodes with sites that their links tell, where nobody says which there are: nodes of a pipelined job whose links to
 // all others are as alike as measurements can tell stand at one site. Links between two sites then share what is learnt of them, as
 // those between stated ones do; of links that scatter by a twentieth one in twenty would be told apart from its like otherwise.
 // The nodes are as they were where they are too many, or no two of them are alike, or all. O(nodes^3).
 func (r *reading) grouped(request events.PlanRequest, nodes []events.Device) []events.Device {
 	isStated := func(node events.Device) bool { return node.Site != "" && node.Site != nodes[0].Site }
-	if kinds[request.Job.Kind] != policy.Pipelined || len(nodes) > mostApart || slices.ContainsFunc(nodes, isStated) {
+	if kinds[request.Job.Kind] != policy.Pipelined || len(nodes) > mostGrouped || slices.ContainsFunc(nodes, isStated) {
 		return nodes
 	}
 	measured := slices.DeleteFunc(slices.Clone(request.Links), func(link events.Link) bool {
