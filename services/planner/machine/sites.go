@@ -12,7 +12,7 @@ import (
 
 // mostGrouped is among how many nodes all links are compared. Of 96 and 128 nodes whose links were probed five times first plans cost
 // 1.015 times the best known in the mean of ten drawn networks, and 1.022 where the links of more than 64 were not compared.
-const mostGrouped = 256
+const mostGrouped = 128
 
 // grouped returns the nodes with sites that their links tell, where nobody says which there are: nodes of a pipelined job whose links to
 // all others are as alike as measurements can tell stand at one site. Links between two sites then share what is learnt of them, as
