@@ -105,11 +105,11 @@ func TestManyTinyElementsAreNotDecoded(t *testing.T) {
 	}
 }
 
-// Six payloads take 17 MiB each once they are decoded, and as little as may be of JSON: three are in flight at a time.
+// Six payloads take 17 MiB each once they are decoded, and as little as may be of JSON. The one that is opened next counts as the 40 MiB
+// that a consent may take, so that two of the 64 MiB are in flight at a time.
 func TestPayloadsInFlightAreBoundedInSum(t *testing.T) {
-	t.Skip("its count is of the bounds before those for 4,096 nodes: to be worked out anew")
 	ctx, b := newBus(t)
-	const said, atATime = 6, 3
+	const said, atATime = 6, 2
 	plain := []byte(`{"x":[0` + strings.Repeat(",0", 1<<17-8) + `]}`)
 	for range said {
 		sayApart(t, ctx, b, "/node/n1", events.Consented, plain, events.Digest(plain))
