@@ -31,7 +31,8 @@ var abouts = map[Kind]About{
 	TrainingCompleted: AboutCluster, StopRequested: AboutCluster, StopRefused: AboutCluster, TrainingStopped: AboutCluster,
 	ResetRequested: AboutCluster, ResetRefused: AboutCluster, TrainingReset: AboutCluster,
 	EventRefused:    AboutMessage,
-	SnapshotWritten: AboutNode, SnapshotFailed: AboutNode, SnapshotResumed: AboutNode, SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,
+	SnapshotWritten: AboutNode, SnapshotFailed: AboutNode, SnapshotResumed: AboutNode,
+	SnapshotCompleted: AboutTier, SnapshotOverdue: AboutTier,
 	WithdrawalRequested: AboutNode, SnapshotWithdrawn: AboutNode,
 }
 

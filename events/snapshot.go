@@ -35,8 +35,8 @@ type OverdueSnapshot struct {
 	Units []Range `json:"units" is:"count=1..4096,each=units"` // that nobody wrote
 }
 
-// SnapshotFailure tells that a node could not write its part of a snapshot. It tells each finding in a tier once until it writes there again
-// (snapshot.resumed), and again of the snapshot at which all stop.
+// SnapshotFailure tells that a node could not write its part of a snapshot. It tells each finding in a tier once until it writes there
+// again (snapshot.resumed), and again of the snapshot at which all stop.
 type SnapshotFailure struct {
 	Node    string   `json:"node" is:"token"`
 	Tier    string   `json:"tier" is:"one=disk|remote"`

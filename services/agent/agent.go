@@ -196,7 +196,8 @@ func (s *Session) start(ctx context.Context) (err error) {
 		return err
 	}
 	owner := snapshots.Owner{Cluster: s.config.Cluster, Node: s.config.Node, Job: s.config.Job,
-		MemoryBytes: s.config.MemoryBytes, Memory: s.config.Memory, Lend: s.lend, Written: s.written, Unwritten: s.unwritten, Withdraw: s.withdraw}
+		MemoryBytes: s.config.MemoryBytes, Memory: s.config.Memory, Lend: s.lend,
+		Written: s.written, Unwritten: s.unwritten, Withdraw: s.withdraw}
 	if s.snapshots, err = snapshots.Open(s.context, s.config.Snapshots, owner); err != nil {
 		return err
 	}

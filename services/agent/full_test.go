@@ -31,7 +31,7 @@ func TestWhatFindsTheLogFullIsSaidOnceThereIsRoom(t *testing.T) {
 	await[events.Profile](h, events.NodeProfiled)
 }
 
-// What was dropped was told of no later snapshot, for it counted as told.
+// A finding that was dropped was told of no later snapshot, for it counted as told.
 func TestWhatKeepsSnapshotsFromBeingWrittenIsSaidHoweverLongTheLogIsFull(t *testing.T) {
 	usual := withdrawTime
 	t.Cleanup(func() { withdrawTime = usual })

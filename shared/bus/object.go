@@ -241,7 +241,8 @@ func (s *store) read(ctx context.Context, name string, most int) ([]byte, error)
 	case info.Size > uint64(most):
 		return nil, fmt.Errorf("%w: expected at most %d bytes, got %d", ErrTooLarge, most, info.Size)
 	case uint64(info.Chunks) > info.Size/leastChunk+1:
-		return nil, fmt.Errorf("%w: expected chunks of %d bytes or more, got %d of %d in all", ErrCorrupt, leastChunk, info.Chunks, info.Size)
+		return nil, fmt.Errorf("%w: expected chunks of %d bytes or more, got %d of %d in all",
+			ErrCorrupt, leastChunk, info.Chunks, info.Size)
 	}
 	data, sequence := make([]byte, 0, info.Size), uint64(0)
 	for i := range info.Chunks { // without a consumer: one would have to tell where in another account its reader is

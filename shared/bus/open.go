@@ -87,7 +87,8 @@ func (b *Bus) payload(ctx context.Context, sequence uint64, event events.Event, 
 		case err == nil || errors.Is(err, nats.ErrConnectionClosed):
 			return err
 		case errors.Is(err, ErrTooLarge):
-			return refuse(Oversized, "dataref: expected at most %d bytes, not compressed, of %s by %s (rule size)", most, event.Kind, event.Source)
+			return refuse(Oversized, "dataref: expected at most %d bytes, not compressed, of %s by %s (rule size)",
+				most, event.Kind, event.Source)
 		case isMissing(err) && b.isRefused(ctx, log, sequence):
 			return refuse(Unreadable, "dataref: refused before, and still not to be had: %v", err)
 		case waits.over(isMissing(err)):

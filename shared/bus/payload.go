@@ -42,8 +42,8 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 }
 
 // getPayload returns the data of an event, verified. It fails as Get does, and with ErrTooLarge as soon as there is more than most
-// bytes of it. What is several chunks, or has another's token, takes two requests more, for its manifest and its first chunk, and one for
-// each further chunk.
+// bytes of it. A payload in several chunks, or with another's token, takes two requests more, for its manifest and its first chunk,
+// and one for each further chunk.
 func (b *Bus) getPayload(ctx context.Context, bucket, digest string, most int) ([]byte, error) {
 	chunk, err := b.chunk(ctx, bucket, digest)
 	if err == nil {

@@ -157,7 +157,7 @@ func checkEnvelope(event *events.Event, cluster, subject string) error {
 	return nil
 }
 
-// checkData is check of the data. What is beyond the bound of its kind is not decoded.
+// checkData is check of the data. Data beyond the bound of its kind is not decoded.
 func checkData(event *events.Event) error {
 	if _, isNode := strings.CutPrefix(event.Source, events.NodeSource("")); !isNode && event.Vouched() {
 		return nil

@@ -85,11 +85,7 @@ func TestAMessageThatTwoInstancesDiedAtWhileTheyOpenedItIsRefused(t *testing.T) 
 	f := newFixture(t)
 	aborted, refused := f.said(events.Aborted), f.said(events.EventRefused)
 	deadly := f.lose("deadly")
-	service.SetOpening(t, func(sequence uint64) {
-		if sequence == deadly.Sequence {
-			runtime.Goexit()
-		}
-	})
+	f.diesOpening(deadly)
 	first := f.run(service.Options{Machine: &clerk{}})
 	f.until("it is delivered", func() bool { return f.unacknowledged() > 0 })
 	if err := first.stop(); err != nil {
@@ -106,6 +102,15 @@ func TestAMessageThatTwoInstancesDiedAtWhileTheyOpenedItIsRefused(t *testing.T) 
 	f.expect(aborted, "g1")
 }
 
+// diesOpening has each instance die while it opens an event.
+func (f *fixture) diesOpening(deadly events.Event) {
+	service.SetOpening(f.T, func(sequence uint64) {
+		if sequence == deadly.Sequence {
+			runtime.Goexit()
+		}
+	})
+}
+
 // The first instance has the others in hand as well, so that the next ones have them one at a time.
 func TestADeadlyMessageAmongOthersIsFoundWhereverInstancesDieOfIt(t *testing.T) {
 	f := newFixture(t)
@@ -115,11 +120,7 @@ func TestADeadlyMessageAmongOthersIsFoundWhereverInstancesDieOfIt(t *testing.T) 
 	}
 	deadly := f.lose("deadly")
 	f.lose("n1")
-	service.SetOpening(t, func(sequence uint64) {
-		if sequence == deadly.Sequence {
-			runtime.Goexit()
-		}
-	})
+	f.diesOpening(deadly)
 	first := f.run(service.Options{Machine: &mortal{}})
 	f.until("all is delivered", func() bool { return f.unacknowledged() > 1 })
 	if err := first.stop(); err != nil {

@@ -33,7 +33,7 @@ func (r *runner) mayHaveKilled(sequence uint64) bool {
 	return sequence <= r.memory.Heard && r.recent.last.Sequence <= r.said
 }
 
-// openDoubtful opens a message that an instance before had. That the instance ended with it is the first sign that it is deadly: from
+// openDoubtful opens a message that an instance before had. The end of that instance is the first sign that the message is deadly: from
 // then on the memory tells how many instances have opened it in vain.
 func (r *runner) openDoubtful(ctx context.Context, sealed bus.Sealed) (bus.Delivery, error) {
 	sequence := sealed.Sequence()

@@ -79,8 +79,8 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 
 // take opens as many messages at a time as there are processors: to verify a signature takes about as long as all that a
 // machine does about most messages. Each is delivered behind the one before. The goroutines stay: one for each message would
-// have its stack grown each time, which was 8 % of what the negotiator of 1,000 nodes spent. What is doubtful is left to the loop, and
-// nothing behind it is read before that is done with it.
+// have its stack grown each time, which was 8 % of what the negotiator of 1,000 nodes spent. Doubtful messages are left to the loop, and
+// nothing behind one is read before the loop is done with it.
 func take(ctx context.Context, consumer *bus.Consumer, isDoubtful func(bus.Sealed) bool, deliveries chan<- taken) {
 	defer consumer.Stop()
 	var opening sync.WaitGroup

@@ -172,8 +172,8 @@ func (m *memory) fear(ctx context.Context, fears fears) error {
 	return m.write(ctx, next)
 }
 
-// known is how many instances in a row are known to have ended at the first message with which the one before was not done. That one
-// did, though it feared nothing, if it had messages one at a time, or no other.
+// known is how many instances in a row are known to have ended at the first message with which the one before was not done. The one
+// before did, though it feared nothing, if it had messages one at a time, or no other.
 func (m *memory) known(feared int, sequence uint64) int {
 	if feared == 0 && (sequence <= m.singly || sequence == m.reached) {
 		return 1

@@ -135,7 +135,7 @@ func packed(t *testing.T, plain []byte) []byte {
 	return text.Bytes()
 }
 
-// watchMemory looks at the heap again and again. What it returns ends that, and tells how much more there was than at first.
+// watchMemory looks at the heap again and again. The function that it returns ends that, and tells how much more there was than at first.
 func watchMemory(ctx context.Context) (peak func() uint64) {
 	heap := func() uint64 {
 		var stats runtime.MemStats

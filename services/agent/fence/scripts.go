@@ -23,8 +23,9 @@ type Scripts struct {
 	absent []Absent
 }
 
-// Adopt takes up a plan, by its crew and whether it names a node, and reports whether scripts start anew: the one that runs ends at once, and the next starts once its Wait is
-// over. Where the crew is the same and no steps were given up, each script runs on, or goes on waiting.
+// Adopt takes up a plan, by its crew and whether it names a node, and reports whether scripts start anew: the one that runs ends at
+// once, and the next starts once its Wait is over. Each script runs on, or goes on waiting, where the crew is the same and no steps were
+// given up.
 func (s *Scripts) Adopt(crew []Script, named func(node string) bool, abandoned bool, now time.Time) (anew bool) {
 	if !abandoned && slices.Equal(crew, s.crew) {
 		return false

@@ -19,8 +19,8 @@ const (
 	Answers
 )
 
-// Wait is that for scripts that may still run. Who waits asks in rounds, HearEvery apart, until it is over. An agent that answers may have
-// a script that runs: where the hub does not hear a node, it does not know that another plan is in force.
+// Wait is that for scripts that may still run. Its caller asks in rounds, HearEvery apart, until it is over. An agent that answers may
+// have a script that runs: a node that the hub does not hear does not know that another plan is in force.
 type Wait struct{ absent []asked }
 
 type asked struct {

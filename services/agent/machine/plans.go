@@ -80,8 +80,8 @@ func (m *Machine) learnsOfLoss(event events.Event) bool {
 	return true
 }
 
-// learn notes which plan is the newest, as an opening says. What nodes told of before counts no more: all who told may have died, and then
-// the next opening goes on from an older plan, or begins at generation 1.
+// learn notes which plan is the newest, as an opening says. Plans that nodes told of before count no more: all who told may have died, and
+// then the next opening goes on from an older plan, or begins at generation 1.
 func (n *newest) learn(opening events.Opening) {
 	if n.told {
 		n.heard = 0

@@ -98,7 +98,9 @@ func TestANodeThatAnsweredInAnOlderLogTellsThePlanThatTheLogLacks(t *testing.T) 
 
 // TestANodeTakesPartAgainWhereAllDiedWhoToldOfALaterPlan has those die who told of plan 5 before they told the plan itself.
 func TestANodeTakesPartAgainWhereAllDiedWhoToldOfALaterPlan(t *testing.T) {
-	for name, next := range map[string]*events.Opening{"this node knows plan 3": rejoined("g4", 4), "nobody knows a plan": rejoined("g1", 1)} {
+	for name, next := range map[string]*events.Opening{
+		"this node knows plan 3": rejoined("g4", 4), "nobody knows a plan": rejoined("g1", 1),
+	} {
 		t.Run(name, func(t *testing.T) {
 			n := trainingNode(t, 15)
 			n.do(n.machine.Forgotten("the log is another one"))

@@ -3,8 +3,8 @@ package machine
 import "github.com/reknit/reknit/events"
 
 // A process that was given up and comes back claims what it holds, and each claim needs proof. The first plan that names it again ends
-// that: what members hold needs none. What the plan did not count is of an older history, or of training that was given up since, and is
-// not told from then on, until the first step under a plan has the trainer's state drop it.
+// that: what members hold needs none. Units that the plan did not count are of an older history, or of training that was given up since.
+// They are not told from then on, until the first step under a plan has the trainer's state drop it.
 
 // takeStock notes what counts of the trainer's state under a plan that was adopted: under the first one of an incarnation, what that plan
 // gives the node, what it has the node give to others, and what it says that the node needs no more.

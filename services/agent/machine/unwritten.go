@@ -8,7 +8,7 @@ import (
 	"github.com/reknit/reknit/services/agent/retention"
 )
 
-// What keeps a part of a snapshot from being written.
+// Findings: causes that keep a part of a snapshot from being written.
 const (
 	FullFinding     = "full" // its store
 	ReadOnlyFinding = "read-only"
@@ -22,7 +22,9 @@ const unknownFinding = "unknown" // of a tier of which nobody knows what the clu
 // Unwritten returns what tells that this node could not write its part of a snapshot to a tier that outlives its process, and why. The
 // event has no kind where the cluster knows: a finding is told once until the node writes there again, and of the snapshot at which all
 // stop always, for all wait for it.
-func (m *Machine) Unwritten(now time.Time, tier string, id retention.ID, units []events.Range, finding, reason string) (failed events.Event) {
+func (m *Machine) Unwritten(
+	now time.Time, tier string, id retention.ID, units []events.Range, finding, reason string,
+) (failed events.Event) {
 	isLast := m.negotiation != nil && m.negotiation.last.isOf(id.Step)
 	if tier == MemoryTier || m.snapshots.failing[tier] == finding && !isLast {
 		return events.Event{}

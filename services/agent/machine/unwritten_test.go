@@ -10,7 +10,8 @@ import (
 // cannotWrite tells that a part of a step was not written, and returns what is said of that; nil for nothing.
 func (n *node) cannotWrite(step uint64, tier, finding string) *events.SnapshotFailure {
 	n.t.Helper()
-	event := n.machine.Unwritten(now, tier, retention.ID{Step: step, Plan: events.Digest(nil)}, []events.Range{{End: 2}}, finding, "no room")
+	id := retention.ID{Step: step, Plan: events.Digest(nil)}
+	event := n.machine.Unwritten(now, tier, id, []events.Range{{End: 2}}, finding, "no room")
 	if event.Kind == "" {
 		return nil
 	}

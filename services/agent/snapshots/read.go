@@ -50,7 +50,7 @@ func (s *Snapshots) remember(readable map[unitOf][]place) map[retention.ID][]int
 	return units
 }
 
-// told writes snapshots down. Where training stood in its data one manifest of each tells.
+// told writes snapshots down. One manifest of each tells where training stood in its data.
 func (s *Snapshots) told(ctx context.Context, units map[retention.ID][]int, complete map[string][]retention.ID) []events.Snapshot {
 	var list []events.Snapshot
 	for _, id := range retention.Named(slices.Collect(maps.Keys(units)), complete, events.MostSnapshots) {

@@ -13,7 +13,7 @@ type lateNode struct {
 	Came time.Time `json:"came"` // by the log's clock
 }
 
-// came notes a node. Where there are too many, the one that came first goes. O(1), and O(n) where it is full.
+// came notes a node. The one that came first goes where there are too many. O(1), and O(n) where it is full.
 func (l late) came(name string, known *node, at time.Time) {
 	l[name] = &lateNode{node: *known, Came: at}
 	if len(l) <= mostLate {

@@ -200,7 +200,7 @@ func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
 	return said
 }
 
-// forgetTraining has the next plan begin training. Nodes that wait for a place wait on. What failed before is forgotten, as after a stop:
+// forgetTraining has the next plan begin training. Nodes that wait for a place wait on. Failures of before are forgotten, as after a stop:
 // somebody mended it, or starts another job, and nobody trains whom their failures would disturb.
 func (m *Machine) forgetTraining(reset *events.JobReset, now time.Time) {
 	m.state.Reset, m.state.Complete, m.state.Stop = reset, nil, nil

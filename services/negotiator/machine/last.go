@@ -10,7 +10,8 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// The last snapshot of a job is of a step that all make, and is written by all. What is known to be in its way ends the stop at once.
+// The last snapshot of a job is of a step that all make, and is written by all. A stop ends at once if it is known that no tier can
+// have that snapshot.
 
 // isLast reports whether a node that trains speaks of the step at which all stop.
 func (m *Machine) isLast(node string, step uint64, plan string) bool {
@@ -82,7 +83,8 @@ func (m *Machine) mayBeStored() bool {
 	return false
 }
 
-// mayBeIn reports whether each unit has a holder that may still write it to a tier. O(failures + nodes), and the units of those until all are found.
+// mayBeIn reports whether each unit has a holder that may still write it to a tier. O(failures + nodes), and the units of those until
+// all are found.
 func (m *Machine) mayBeIn(tier string) bool {
 	failed := map[string]bool{}
 	for _, failure := range m.state.Negotiation.Unwritten {
@@ -126,7 +128,8 @@ func (m *Machine) lateSnapshot(cause events.Event, how string) []events.Event {
 	var silent []string
 	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
 		told := slices.ContainsFunc(under.Unwritten, func(failure events.SnapshotFailure) bool { return failure.Node == node })
-		if !told && slices.ContainsFunc(slices.Collect(events.Each(m.state.Plan.UnitsOf(node))), func(unit int) bool { return !under.Wrote[unit] }) {
+		units := slices.Collect(events.Each(m.state.Plan.UnitsOf(node)))
+		if !told && slices.ContainsFunc(units, func(unit int) bool { return !under.Wrote[unit] }) {
 			silent = append(silent, node)
 		}
 	}
@@ -160,7 +163,8 @@ func (m *Machine) saysUnwritten() string {
 	var says []string
 	for _, w := range whats[:min(len(whats), mostFindings)] {
 		slices.Sort(nodes[w])
-		says = append(says, fmt.Sprintf("%s (%s of %s)", inShort(reasons[w]), w.tier, named(nodes[w], func(node string) string { return node })))
+		who := named(nodes[w], func(node string) string { return node })
+		says = append(says, fmt.Sprintf("%s (%s of %s)", inShort(reasons[w]), w.tier, who))
 	}
 	if len(says) == 0 {
 		return ""

@@ -106,7 +106,9 @@ func TestAStopIsCalledOffAtOnceWhereNobodyCanWriteItsSnapshot(t *testing.T) {
 	}
 	w.cannotWrite("n2", "disk", "full", "no room: no space left on device", "disk")
 	refused := w.refusedStop()
-	for _, says := range []string{"step 7 cannot be written: no room: no space left on device (disk of n1, n2)", "training goes on", "ask again"} {
+	for _, says := range []string{
+		"step 7 cannot be written: no room: no space left on device (disk of n1, n2)", "training goes on", "ask again",
+	} {
 		if !strings.Contains(refused, says) {
 			t.Errorf("it says %q: expected %q", refused, says)
 		}

@@ -75,9 +75,9 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	return append(said, m.pend(cause, change, urgency)...)
 }
 
-// asksAnew reports whether a node that asks for a place has not failed before, though its request is another one: it has not answered in the
-// name of the one before, and asks no more often than an agent does that hears no acknowledgement of a request that was stored. So it may be
-// twice in a row: each time ends the negotiation under way.
+// asksAnew reports whether a node that asks for a place has not failed before, though its request is another one: it has not answered in
+// the name of the one before, and asks no more often than an agent that hears no acknowledgement of a request that was stored. So it may
+// be mostAnew times in a row: each time ends the negotiation under way.
 func (m *Machine) asksAnew(node string, now time.Time) bool {
 	joiner := m.state.Joiners[node]
 	if joiner == nil || joiner.Anew >= mostAnew || now.Sub(joiner.Asked) < asksAnewAfter {

@@ -117,7 +117,8 @@ func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.Complete
 // isStored reports whether the snapshot of the step at which all stop is complete.
 func (m *Machine) isStored() bool {
 	under := m.state.Negotiation
-	return under != nil && under.Phase == protocol.Stopping && m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest
+	isStopping := under != nil && under.Phase == protocol.Stopping
+	return isStopping && m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest
 }
 
 // stopOnceStored says that training has stopped, once the snapshot of that step is complete and all have made it.

@@ -19,7 +19,7 @@ const MostStretches = 1024
 
 // Position returns how many samples training has consumed after so many steps that count. Before the oldest stretch
 // that is remembered, steps are taken to be like its own, as far as there were samples before it: the batch may have been
-// smaller then. Where nothing is remembered they are taken to be like those to come.
+// smaller then. They are taken to be like those to come where nothing is remembered.
 func (d Data) Position(step uint64, globalBatch int) uint64 {
 	for _, stretch := range slices.Backward(d) {
 		if stretch.FirstStep <= step {

@@ -13,7 +13,8 @@ func TestWhatWasUndoneCountsNoMoreThoughTrainingComesByItsStepAgain(t *testing.T
 		step uint64
 		want bool
 	}{
-		{"a", 10, true}, {"a", 11, false}, {"b", 40, false}, {"b", 60, false}, {"c", 70, true}, {"c", 71, false}, {"of another log", 5, false},
+		{"a", 10, true}, {"a", 11, false}, {"b", 40, false}, {"b", 60, false}, {"c", 70, true}, {"c", 71, false},
+		{"of another log", 5, false},
 	} {
 		if got := history.Counts(c.plan, c.step); got != c.want {
 			t.Errorf("step %d of plan %s counts: %t", c.step, c.plan, got)
@@ -28,7 +29,7 @@ func TestASnapshotOfALogThatIsLostCountsUpToWhereThisOneBegan(t *testing.T) {
 	}
 }
 
-// What each plan undid is told one by one beside.
+// The twin tells one by one what each plan undid.
 func TestASnapshotCountsIfNoLaterPlanWentOnFromBeforeIt(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 7))
 	for range 200 {

@@ -28,8 +28,8 @@ func (s *standIn) awaitAbsent(step context.Context) bool {
 		s.hear(step, wait)
 		if answering := wait.Answering(time.Now()); len(answering) > 0 && !told {
 			told = true
-			slog.Warn("the script is not started yet: its place was made without a node whose agent answers, and whose script may still write",
-				"node", answering[0].Node, "of", len(answering), "until", answering[0].Until.Format(time.TimeOnly))
+			slog.Warn("the script is not started yet: its place was made without a node whose agent answers, and whose script may "+
+				"still write", "node", answering[0].Node, "of", len(answering), "until", answering[0].Until.Format(time.TimeOnly))
 		}
 		if wait.Over(time.Now()) {
 			break

@@ -126,7 +126,8 @@ func (p *parent) hold(released <-chan struct{}, signals int) {
 				"signals end it at once, and what only it holds is lost", "pid of the agent", os.Getpid())
 		case <-p.signals:
 			if signals--; signals == 0 {
-				slog.Warn("the agent ends, and keeps nothing of what its trainer left: it comes from others that hold it, or from a snapshot")
+				slog.Warn("the agent ends, and keeps nothing of what its trainer left: it comes from others that hold it, or from a " +
+					"snapshot")
 			}
 		}
 	}
@@ -201,8 +202,8 @@ func (p *parent) hearRefusal() {
 	}
 }
 
-const keepsNothing = "the trainer ends now, and its agent with it, which keeps nothing of what the trainer held: it comes from others that " +
-	"hold it, or from a snapshot"
+const keepsNothing = "the trainer ends now, and its agent with it, which keeps nothing of what the trainer held: it comes from others " +
+	"that hold it, or from a snapshot"
 
 // ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal itself; whoever was
 // asked before ends, whether it hears or not.

@@ -212,7 +212,8 @@ func (s *standIn) untilItsEnd(step context.Context) (completed bool) {
 	}
 }
 
-// takeUp takes up a new plan. Where that starts scripts anew, the one that runs is stopped at once: what starts elsewhere does not wait for it.
+// takeUp takes up a new plan. The script that runs is stopped at once if scripts start anew: those that start elsewhere do not wait
+// for it.
 func (s *standIn) takeUp(orders agent.Orders) {
 	plan := orders.Plan
 	self, _ := plan.Member(s.config.Node)

@@ -17,8 +17,10 @@ const mendTier = "see the logs of the agents (snapshot not written): a disk that
 // not complete when two behind it were being written is late.
 func (d *doctor) snapshots(ctx context.Context) (all []Finding) {
 	known := overlay.New()
-	kinds := append([]events.Kind{events.TrainingReset, events.TrainingStopped, events.TrainingCompleted, events.JoinRequested, events.NodeLost, events.NodeExited},
-		overlay.SnapshotKinds...)
+	kinds := append([]events.Kind{
+		events.TrainingReset, events.TrainingStopped, events.TrainingCompleted,
+		events.JoinRequested, events.NodeLost, events.NodeExited,
+	}, overlay.SnapshotKinds...)
 	if err := connect.Read(ctx, d.bus, kinds, connect.Span{}, known.Take); err != nil {
 		return found(wrong, "see whether this user may read the log", "%v", err)
 	}

@@ -297,8 +297,8 @@ func transfers(w io.Writer, receipts []events.Receipt) {
 	table.Flush()
 }
 
-// attempts tells of negotiations that came to nothing, and what was objected in any. A hold whose reason was told already is not told again;
-// nil: none was.
+// attempts tells of negotiations that came to nothing, and what was objected in any. A hold whose reason was told already is not told
+// again; nil: none was.
 func attempts(w io.Writer, all []changes.Attempt, told *events.Hold) {
 	for i, a := range all {
 		if a.Ended == "" && len(a.Said) == 0 && a.Overdue == 0 {

@@ -107,11 +107,11 @@ func (o options) givesUp(cluster string, step uint64, newest overlay.Snapshot) s
 	case !o.snapshots:
 		return fmt.Sprintf("All is given up that was trained in %s, to step %d or further", cluster, step)
 	case newest.Step == 0:
-		return fmt.Sprintf("What was trained in %s is given up behind the newest snapshot that nodes can read, to step %d or further; the log "+
-			"tells of no snapshot that is complete", cluster, step)
+		return fmt.Sprintf("What was trained in %s is given up behind the newest snapshot that nodes can read, to step %d or further; "+
+			"the log tells of no snapshot that is complete", cluster, step)
 	case newest.Step >= step:
-		return fmt.Sprintf("Nothing is given up that is known: training in %s has come to step %d, and the snapshot of step %d is complete (%s)",
-			cluster, step, newest.Step, newest.Tier)
+		return fmt.Sprintf("Nothing is given up that is known: training in %s has come to step %d, and the snapshot of step %d is "+
+			"complete (%s)", cluster, step, newest.Step, newest.Tier)
 	}
 	return fmt.Sprintf("What was trained in %s is given up behind step %d, of which a snapshot is complete (%s): to step %d or further",
 		cluster, newest.Step, newest.Tier, step)

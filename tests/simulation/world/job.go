@@ -49,7 +49,7 @@ func (j *job) value(unit int, step uint64) uint64 {
 	return j.chains[unit][step]
 }
 
-// next trains a unit one step, in a life. What is summed over the micro-batches does not depend on who computed it.
+// next trains a unit one step, in a life. The sum over the micro-batches does not depend on who computed it.
 func (j *job) next(life int, v version) version {
 	return version{v.step + 1, mix(v.value, mix(j.seed+uint64(j.trainedIn(life, v.step)), v.step))}
 }

@@ -27,8 +27,8 @@ func (w *World) noteSecondLife(event events.Event) {
 	w.beginAnew()
 }
 
-// lifetime is training from its first step, or from a snapshot, until it begins anew. What a life trains no other one does: who goes on
-// with what was given up has other values.
+// lifetime is training from its first step, or from a snapshot, until it begins anew. Values of a life are those of no other: a node
+// that goes on with what was given up has other ones.
 type lifetime struct {
 	parent int    // whose steps it has before its own
 	step   uint64 // after which its own begin

@@ -67,7 +67,7 @@ func (p *process) freeze() {
 	}
 }
 
-// takeUp gives the script its place in a plan that was adopted. Where the crew is the same and no steps were given up, it runs on.
+// takeUp gives the script its place in a plan that was adopted. It runs on if the crew is the same and no steps were given up.
 func (p *process) takeUp(train agent.Train) {
 	if !train.Switched {
 		return

@@ -25,9 +25,12 @@ func TestWhatNodesClaimAfterTheLogWasLostIsNoJoinAndNoFailure(t *testing.T) {
 			t.Errorf("it says %q: expected %q", told[0].What(), expected)
 		}
 	}
-	joins := []events.Change{{Kind: events.ChangeJoin, Node: "s2"}, {Kind: events.ChangeJoin, Node: "s1"}, {Kind: events.ChangeJoin, Node: "s4"}}
+	joins := []events.Change{
+		{Kind: events.ChangeJoin, Node: "s2"}, {Kind: events.ChangeJoin, Node: "s1"}, {Kind: events.ChangeJoin, Node: "s4"},
+	}
 	open("a", []string{"s1"}, joins...)
-	open("b", nil, append(joins, events.Change{Kind: events.ChangeFailure, Node: "s1"}, events.Change{Kind: events.ChangeFailure, Node: "s2"},
+	open("b", nil, append(joins,
+		events.Change{Kind: events.ChangeFailure, Node: "s1"}, events.Change{Kind: events.ChangeFailure, Node: "s2"},
 		events.Change{Kind: events.ChangeFailure, Node: "s3"})...)
 	says("claim of s2 and 1 more, join of s4, failure of s3, for the log was lost or replaced")
 }

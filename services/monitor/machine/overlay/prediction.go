@@ -108,16 +108,16 @@ func (o *Overlay) changed(longer bool) string {
 	return fmt.Sprintf("the same passes took %.2g times as long at %s under the plan before", most, at)
 }
 
-// outside says at which node most of a step passes outside of its passes, which take no longer than the whole step was predicted to: whatever
-// makes it long, it is not that processors are slow. Empty: at none that tells what its passes take.
+// outside says at which node most of a step is outside of its passes, which take no longer than the whole step was predicted to: then
+// processors are not what makes it long. Empty: at none that tells what its passes take.
 func (o *Overlay) outside(p Prediction) string {
 	for _, member := range o.plan.Nodes { // in their order, so that the answer is one
 		pace := o.paces[member.Node]
 		rest := pace.StepSeconds - pace.ComputeSeconds
 		fits := pace.ComputeSeconds > 0 && pace.ComputeSeconds <= p.PredictedSeconds
 		if fits && pace.StepSeconds >= p.MeasuredSeconds && 2*rest > pace.StepSeconds {
-			return fmt.Sprintf("of %.3g s a step at %s %.3g s are outside of its passes: its script reads data or waits, or it waits for others",
-				pace.StepSeconds, member.Node, rest)
+			return fmt.Sprintf("of %.3g s a step at %s %.3g s are outside of its passes: "+
+				"its script reads data or waits, or it waits for others", pace.StepSeconds, member.Node, rest)
 		}
 	}
 	return ""
