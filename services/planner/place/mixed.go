@@ -9,7 +9,7 @@ import (
 )
 
 // Of the groupings of the nodes into sites the clearest two are tried, and of paths those of few runs, as far as the effort goes:
-// 200,000 mixtures take 20 ms or so, and find the optimum of DT-FM's case 4 with uneven regions.
+// 200,000 mixtures, for each number of runs, take 20 ms or so, and find the optimum of DT-FM's case 4 with uneven regions.
 const (
 	mostGroupings = 2
 	mostRuns      = 3
