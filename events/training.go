@@ -86,7 +86,7 @@ type JobStop struct {
 	Plan       string `json:"plan" is:"digest"`          // digest of the plan in force, by which the snapshot is found
 	Reason     string `json:"reason" is:"count=0..256"`  // of who asked for it, or of the first node that left
 	// Behind are nodes that did not tell in time that they made the step: what their processes end with may be of the step before.
-	Behind []string `json:"behind,omitempty" is:"count=1..4096,each=token"`
+	Behind []string `json:"behind,omitempty" is:"count=0..4096,each=token"`
 }
 
 // ResetRequest asks that training begins anew at its first step. Nobody may train then.
