@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -159,13 +158,11 @@ func (w *World) startExchanged(n *node) {
 }
 
 // Beside returns the script with two builds side by side: an upgrade, a return to the earlier build, or a return half way through an
-// upgrade. Services go first where a cluster goes forward, in any order, and trainers where it goes back. Nobody has training begin anew:
-// agents of 38e4c97c do not know of it, and the cluster holds.
+// upgrade. Services go first where a cluster goes forward, in any order, and trainers where it goes back.
 func (s Script) Beside(earlier string) Script {
 	r := rand.New(rand.NewPCG(s.Seed, 41))
 	s.Earlier = earlier
-	anew := func(fault Fault) bool { return strings.HasPrefix(fault.Words, "begin anew") }
-	s.Faults = slices.DeleteFunc(slices.Clone(s.Faults), anew)
+	s.Faults = slices.Clone(s.Faults)
 	all := func(from, to time.Duration, words string, names []string) {
 		for _, i := range r.Perm(len(names)) {
 			at := from

@@ -112,10 +112,9 @@ func (w *World) checkPlan(plan *events.Plan) {
 	w.noteLife(plan)
 }
 
-// checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be. The
-// negotiator of 38e4c97c did not say so.
+// checkLost finds a commitment that tells of more lost steps than trainers ever made, unless it says that it is the most that can be.
 func (w *World) checkLost(plan *events.Plan) {
-	if w.lost == nil || w.lost.AtMost || w.lies || w.wiped || w.build != nil {
+	if w.lost == nil || w.lost.AtMost || w.lies || w.wiped {
 		return
 	}
 	if told := plan.ResumeStep + w.lost.LostSteps; w.lost.LostSteps > 0 && told > w.newest+aheadOfAll {
