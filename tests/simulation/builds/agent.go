@@ -18,8 +18,8 @@ type Agent struct{ machine }
 func (b *Build) Agent(settings agent.Settings) *Agent { return &Agent{b.newMachine("agent", settings)} }
 
 var actions = []any{
-	agent.Say{}, agent.Train{}, agent.Abandon{}, agent.Stuck{}, agent.Waits{}, agent.Late{}, agent.Leaving{}, agent.Stays{}, agent.Rejoin{},
-	agent.Look{}, agent.Reread{}, agent.End{}, agent.Measure{}, agent.Forget{}, agent.Tell{}, agent.Capture{}, agent.Adopt{},
+	agent.Say{}, agent.Train{}, agent.Abandon{}, agent.Stuck{}, agent.Awaited{}, agent.Waits{}, agent.Late{}, agent.Leaving{}, agent.Stays{},
+	agent.Rejoin{}, agent.Look{}, agent.Reread{}, agent.End{}, agent.Measure{}, agent.Forget{}, agent.Tell{}, agent.Capture{}, agent.Adopt{},
 	agent.PreCopy{}, agent.Open{}, agent.Close{}, agent.Export{}, agent.Fetch{},
 }
 
