@@ -67,8 +67,8 @@ ledger: ## check on processes that come and go that each sample is trained once 
 	cd tests && go test ./workers -count=1 -timeout 1h -v -run EverySample -runs $(or $(RUNS),10) -first $(FIRST)
 
 .PHONY: simulate
-simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= first seed, VERBOSE=1 for their stories)
-	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose)
+simulate: ## run the five machines in simulated worlds (RUNS= how many, FIRST= first seed, VERBOSE=1 for their stories, DIGEST= a file for a hash of each seed's log)
+	go run ./tests/simulation -first $(FIRST) -runs $(or $(RUNS),1000) $(if $(VERBOSE),-verbose) $(if $(DIGEST),-digest "$(DIGEST)")
 
 .PHONY: simulate-builds
 simulate-builds: ## run worlds with two builds side by side, exchanged forward and back (RUNS=, FIRST=, FROM= the earlier build, as for test-upgrade)

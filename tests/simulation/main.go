@@ -18,6 +18,7 @@ func main() {
 	runs := flag.Uint64("runs", 1000, "how many `seeds`")
 	verbose := flag.Bool("verbose", false, "tell the story of every run")
 	stop := flag.Bool("stop", false, "stop at the first seed that breaks an invariant")
+	digest := flag.String("digest", "", "a `file` to write, with a hash of each run's log")
 	earlier := flag.String("earlier", "", "the `program` of an earlier build: each run has two builds side by side")
 	flag.Parse()
 	draw := world.NewScript
@@ -28,6 +29,12 @@ func main() {
 	began := time.Now()
 	totals := runAll(draw, *first, *runs, *verbose, *stop)
 	fmt.Println(totals.report(time.Since(began)))
+	if *digest != "" {
+		if err := os.WriteFile(*digest, totals.digest(), 0o644); err != nil {
+			fmt.Fprintln(os.Stderr, "simulation: -digest:", err)
+			os.Exit(2)
+		}
+	}
 	if len(totals.failed) == 0 {
 		return
 	}

@@ -21,6 +21,7 @@ type totals struct {
 	held    int
 	faults  map[string]int // by verb
 	failed  []uint64       // seeds
+	traces  map[uint64]uint64
 }
 
 // mostTold are the failures that are told in a line each.
@@ -28,7 +29,7 @@ const mostTold = 20
 
 // runAll runs seeds on all processors, each twice: both must do the same. It may stop at the first that fails.
 func runAll(draw func(seed uint64) world.Script, first, runs uint64, verbose, stop bool) *totals {
-	t := &totals{faults: map[string]int{}}
+	t := &totals{faults: map[string]int{}, traces: map[uint64]uint64{}}
 	seeds := make(chan uint64)
 	var mutex sync.Mutex
 	var workers sync.WaitGroup
@@ -79,6 +80,7 @@ func playTwice(script world.Script) world.Outcome {
 }
 
 func (t *totals) add(seed uint64, script world.Script, outcome world.Outcome) {
+	t.traces[seed] = outcome.Trace
 	t.virtual += outcome.Virtual
 	t.changes += outcome.Changes
 	t.steps += outcome.Steps
@@ -106,4 +108,14 @@ func (t *totals) report(took time.Duration) string {
 		"faults: %s\n%d runs broke an invariant",
 		t.runs, took.Round(time.Millisecond), (took / time.Duration(max(t.runs, 1))).Round(time.Microsecond), t.virtual.Round(time.Second),
 		t.steps, t.changes, t.held, strings.Join(faults, ", "), len(t.failed))
+}
+
+// digest returns a line for each seed, in their order: a hash of the whole log of its run and of all that was told of it, in hex. Code that
+// only moves keeps every line.
+func (t *totals) digest() []byte {
+	var lines []byte
+	for _, seed := range slices.Sorted(maps.Keys(t.traces)) {
+		lines = fmt.Appendf(lines, "%d %016x\n", seed, t.traces[seed])
+	}
+	return lines
 }
