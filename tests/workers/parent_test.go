@@ -72,6 +72,10 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 	c.hear(said, "A second signal within 10s ends it at once")
 	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
 	w.untilItsEnd()
+	exit := c.awaitEvent(events.NodeExited, func(events.Event) bool { return true })
+	if told, err := events.Open[events.Exit](exit); err != nil || told.Keeps {
+		t.Errorf("the cluster is told %+v, %v: expected that the agent keeps nothing", told, err)
+	}
 }
 
 // hear waits until a pipe says all that is expected, in this order.

@@ -110,6 +110,19 @@ func TestNothingIsKeptOfAScriptThatEndedWellOrThatLives(t *testing.T) {
 	}
 }
 
+func TestNothingIsKeptOfAScriptWhoseAgentEndsWithItAndNobodyIsToldOtherwise(t *testing.T) {
+	r := newRig(t)
+	r.trainAStep()
+	r.server.Forget()
+	r.server.Gone("signal: killed", -1)
+	if exit := await[events.Exit](r, events.NodeExited); exit.Keeps || exit.Expected {
+		t.Errorf("it says %+v: expected an end of which nothing is kept", exit)
+	}
+	if left, _ := filepath.Glob(filepath.Join(r.state, folderPrefix+"*")); len(left) != 0 {
+		t.Errorf("there are %q", left)
+	}
+}
+
 // The next script of a node may be another one: a flag was changed, say. Nobody else may have what the last one left.
 func TestAScriptThatIsRefusedOrEndsBeforeItTakesUpWhatTheLastOneLeftTakesNothingAway(t *testing.T) {
 	for name, ends := range map[string]func(*rig, *client){

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/reknit/reknit/events"
@@ -42,6 +43,7 @@ type Config struct {
 	Stays      func()         // a trainer may not leave, and may ask again; nil: nobody wants to know
 
 	memory  *snapshots.Memory // of all trainers, one after the other
+	forgets *atomic.Bool      // the agent ends with its trainers, and keeps nothing of what they leave
 	started time.Time         // by who is their parent; zero: others start them
 }
 
@@ -93,7 +95,7 @@ const readHeaderTimeout = 5 * time.Second
 // Serve returns when trainers may connect to the socket, by default one in a new temporary folder. A socket that nobody
 // serves any more is replaced.
 func Serve(ctx context.Context, config Config, socket string) (s *Server, err error) {
-	config.memory = new(snapshots.Memory)
+	config.memory, config.forgets = new(snapshots.Memory), new(atomic.Bool)
 	if config.Parent {
 		config.started = time.Now()
 	}
@@ -162,6 +164,9 @@ func (s *Server) Leave(reason string, deadline time.Duration) {
 		t.leave(s.leaving)
 	}
 }
+
+// Forget has nothing be kept of what trainers leave from now on, for the agent ends with them.
+func (s *Server) Forget() { s.config.forgets.Store(true) }
 
 // Stay takes the wish to leave back for trainers to come.
 func (s *Server) Stay() {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,6 +43,8 @@ type trainer struct {
 	lates    chan Late     // likewise
 	leavings chan Leaving  // likewise
 	waiting  chan struct{} // a token for each call that waits for a value
+
+	forgets *atomic.Bool // of Config
 
 	made  bool  // the last step
 	keeps bool  // the agent keeps what it leaves: its script has not ended well, or has not taken up what it was handed
@@ -92,7 +95,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job, 
 		files.close()
 		return nil, err
 	}
-	t.joining, t.caller = joining, callerOf(ctx)
+	t.joining, t.caller, t.forgets = joining, callerOf(ctx), config.forgets
 	files.dir.own(t.caller)
 	t.state = newState(files, joining.State == stateCopied, joining.Lazy, t.turns.do, known)
 	t.turns.done = t.state.step()
@@ -190,7 +193,7 @@ func (t *trainer) run() {
 	err := t.loop()
 	var gone exit
 	hasEnded, isDone := errors.As(err, &gone), errors.Is(err, agent.ErrLeft) || errors.Is(err, agent.ErrComplete)
-	t.keeps = hasEnded && gone.code != 0 || !isDone && t.state.handsOn()
+	t.keeps = !t.forgets.Load() && (hasEnded && gone.code != 0 || !isDone && t.state.handsOn())
 	if hasEnded {
 		if gone.code == 0 && !t.made {
 			slog.Warn("the script ended with status 0, and the job is not complete: the others go on without it, and it is not "+

@@ -221,6 +221,7 @@ func (p *parent) ask(signal os.Signal) {
 		p.child.signal(syscall.SIGKILL)
 	case p.leaving:
 		slog.Warn(keepsNothing, "signal", signal)
+		p.server.Forget()
 		p.killed = time.After(lastWords)
 	}
 	p.asked = true
