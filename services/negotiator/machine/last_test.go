@@ -34,9 +34,7 @@ func stopping(t *testing.T, stragglers ...string) *world {
 
 // stores has the restorer say that the snapshot with which training stops is complete.
 func (w *world) stores() {
-	w.hear(events.SnapshotCompleted, "/restorer", "disk",
-		&events.CompleteSnapshot{Tier: "disk", Step: 7, Plan: w.machine.state.PlanDigest})
-	w.run()
+	w.completes("disk", 7, w.machine.state.PlanDigest)
 }
 
 // cannotWrite has a node tell that it could not write its part of the snapshot with which training stops.
@@ -150,5 +148,37 @@ func TestAStopIsCalledOffWhereTheBucketRefusesAPart(t *testing.T) {
 	w.cannotWrite("n1", "remote", "refused", "403", "remote")
 	if refused := w.refusedStop(); !strings.Contains(refused, "403 (remote of n1)") {
 		t.Errorf("it says %q", refused)
+	}
+}
+
+// completes has the restorer say that a snapshot of a plan is complete in a tier.
+func (w *world) completes(tier string, step uint64, plan string) {
+	w.hear(events.SnapshotCompleted, "/restorer", tier, &events.CompleteSnapshot{Tier: tier, Step: step, Plan: plan})
+	w.run()
+}
+
+// The slower tier has a snapshot of the plan before complete, while n2 evaluates.
+func TestAnOlderSnapshotOfASlowerTierUndoesNoStop(t *testing.T) {
+	for name, older := range map[string]func(*world){
+		"of the plan before": func(w *world) { w.completes("remote", 3, events.Digest([]byte("the plan before"))) },
+		"of a later step":    func(w *world) { w.completes("remote", 9, w.machine.state.PlanDigest) },
+	} {
+		w := stopping(t, "n2")
+		w.completes("disk", 7, w.machine.state.PlanDigest)
+		older(w)
+		w.makes("n2", 7)
+		w.run()
+		if w.machine.state.Stop == nil {
+			t.Errorf("%s: all have made the step of which a snapshot is complete, and it is not stopped: %+v", name, w.machine.state.Stored)
+		}
+	}
+}
+
+func TestAnOlderSnapshotOfASlowerTierIsNotTakenForTheNewest(t *testing.T) {
+	w := stopping(t, "n2")
+	w.completes("disk", 4, w.machine.state.PlanDigest)
+	w.completes("remote", 3, events.Digest([]byte("the plan before")))
+	if stored := w.machine.state.Stored; stored.Step != 4 {
+		t.Errorf("the newest snapshot is taken to be %+v", stored)
 	}
 }

@@ -104,10 +104,11 @@ func (m *Machine) snapshotWritten(cause events.Event, part events.SnapshotPart) 
 // memoryTier ends with the processes whose memory it is.
 const memoryTier = "memory"
 
-// snapshotCompleted stops training where the snapshot is that of the step at which all stop.
+// snapshotCompleted stops training where the snapshot is that of the step at which all stop. A slower tier completes older ones meanwhile.
 func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.CompleteSnapshot) []events.Event {
-	isOlder := m.state.Stored.Plan == snapshot.Plan && snapshot.Step < m.state.Stored.Step // of a slower tier
-	if snapshot.Tier == memoryTier || isOlder {
+	last := m.state.Stored
+	isOlder := last.Plan == snapshot.Plan && snapshot.Step < last.Step || last.Plan == m.state.PlanDigest && last.Plan != snapshot.Plan
+	if snapshot.Tier == memoryTier || isOlder || m.isStored() {
 		return nil
 	}
 	m.state.Stored = stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
@@ -117,8 +118,7 @@ func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.Complete
 // isStored reports whether the snapshot of the step at which all stop is complete.
 func (m *Machine) isStored() bool {
 	under := m.state.Negotiation
-	isStopping := under != nil && under.Phase == protocol.Stopping
-	return isStopping && m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest
+	return under != nil && under.Phase == protocol.Stopping && m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest
 }
 
 // stopOnceStored says that training has stopped, once the snapshot of that step is complete and all have made it.
