@@ -93,6 +93,12 @@ func (j *Job) IsTimed() bool {
 	return slices.ContainsFunc(j.Layers, func(layer LayerProfile) bool { return layer.ForwardSeconds+layer.BackwardSeconds > 0 })
 }
 
+// Unchanged reports whether the scripts of the job know nothing of their agents (reknit agent run --unchanged). They keep the state
+// themselves, in their own checkpoints, and nobody knows their steps. What agents hold in their place is a byte, the same at each step.
+func (j *Job) Unchanged() bool {
+	return j.Kind == DataParallel && len(j.Layers) == 1 && j.Layers[0].StateBytes() == 1
+}
+
 // MicroBatchSeconds returns how long a micro-batch is said to take on a node that trains some layers under a plan: those of
 // its stage or, where the job is no pipeline, all. All layers take a second together, each as long, if the job says nothing.
 func (j *Job) MicroBatchSeconds(stage Range) float64 {

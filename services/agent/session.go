@@ -320,7 +320,7 @@ func (s *Session) end(end machine.End) {
 		}
 		s.snapshots.Forget()
 	case end.Complete:
-		s.ended, s.pulses.next.Left = fmt.Errorf("%w: %s; %s", ErrComplete, end.Reason, trainLonger), true
+		s.ended, s.pulses.next.Left = fmt.Errorf("%w: %s; %s", ErrComplete, end.Reason, s.trainLonger()), true
 		s.snapshots.Forget()
 	case end.OtherJob:
 		s.ended = fmt.Errorf("%w: %s", ErrOtherJob, end.Reason)

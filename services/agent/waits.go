@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -35,18 +36,27 @@ func (w waiting) due() bool {
 	return w.times > 0 && time.Since(w.told) >= remindEvery*time.Duration(min(3*w.times, 6))-remindEvery/2
 }
 
-const (
-	beginAnew   = "to begin anew at the first step: reknit cluster reset"
-	trainLonger = "to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps"
-)
+const beginAnew = "to begin anew at the first step: reknit cluster reset"
 
-// remedy is what somebody can do about it.
-func (w waiting) remedy() string {
+// trainLonger says how a job that is complete is trained longer, which hangs on where its state is.
+func (s *Session) trainLonger() string {
+	switch {
+	case s.config.Job.Unchanged():
+		return "to run the scripts again: reknit cluster reset, and start them: they begin with their own checkpoints"
+	case slices.ContainsFunc(s.snapshots.Tiers(), machine.Tier.Outlives):
+		return "to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps"
+	}
+	return "to train it longer: reknit cluster reset, and start all scripts again with more steps, in each of which the model that was " +
+		"saved is loaded: no snapshots are taken here"
+}
+
+// remedy is what somebody can do about it; longer says how a job that is complete is trained longer.
+func (w waiting) remedy(longer string) string {
 	switch {
 	case len(w.Awaits) == 0:
 		return "" // the reason says what is missing
 	case w.finished != "":
-		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + trainLonger + "; " + beginAnew
+		return "this cluster's job was finished: " + w.finished + " had completed its last step; " + longer + "; " + beginAnew
 	}
 	return "start the nodes that are awaited again, by the names they had (REKNIT_AGENT_NODE, of reknit trainer REKNIT_TRAINER_NODE), " +
 		"with the state or the snapshots they have; where there are none any more, " + beginAnew
@@ -121,7 +131,8 @@ func (s *Session) late(late machine.Late) {
 func (s *Session) sayAwaited(awaited machine.Awaited) {
 	slog.Warn("the others wait for this trainer: it hangs, or does something else in its step", "node", s.config.Node,
 		"step", awaited.Step, "reason", awaited.Reason,
-		"do", "end the script if it hangs, and its agent starts it again; what takes long belongs behind step.commit(), in all scripts at one step")
+		"do", "end the script if it hangs, and its agent starts it again; what takes long belongs behind step.commit(), in all scripts at "+
+			"one step")
 }
 
 // sayWaitsFor tells it with what the log knows of those who are waited for, unless it is no news any more.
@@ -140,7 +151,7 @@ func (s *Session) sayWaits() {
 	w := &s.waiting
 	w.told, w.times = time.Now(), w.times+1
 	about := []any{"node", s.config.Node, "reason", w.Reason, "awaits", w.Awaits, "since", w.Since}
-	if remedy := w.remedy(); remedy != "" {
+	if remedy := w.remedy(s.trainLonger()); remedy != "" {
 		about = append(about, "do", remedy)
 	}
 	slog.Warn("training waits", about...)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/snapshots"
 )
 
 // journal is what is logged, by any goroutine.
@@ -105,8 +106,34 @@ func TestAJobThatWasFinishedIsNamedWhereItsNodesAreWaitedFor(t *testing.T) {
 	h.ends()
 	h.hold("n8", "n9")
 	log.expect(t, 2, "this cluster's job was finished: n9 had completed its last step; "+
-		"to train it longer: reknit cluster reset --from-snapshot, and start all scripts again with more steps; "+
+		"to train it longer: reknit cluster reset, and start all scripts again with more steps, in each of which the model that was saved "+
+		"is loaded: no snapshots are taken here; "+
 		"to begin anew at the first step: reknit cluster reset")
+}
+
+// A reset from a snapshot was advised to all, and had those wait for ever who have none.
+func TestAResetFromASnapshotIsAdvisedOnlyWhereSnapshotsOutliveTheirProcesses(t *testing.T) {
+	script := events.Job{Digest: events.Digest(nil), Kind: events.DataParallel, Layers: []events.LayerProfile{{ParameterBytes: 1}}}
+	model := events.Job{Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 64}}}
+	for _, row := range []struct {
+		job      events.Job
+		settings snapshots.Settings
+		advises  bool
+	}{
+		{model, snapshots.Settings{Folder: t.TempDir(), DiskEvery: 1, Keep: 1, MaxBytes: 1 << 20}, true},
+		{model, snapshots.Settings{MemoryEvery: 1, Keep: 1, MaxBytes: 1 << 20}, false},
+		{model, snapshots.Settings{}, false},
+		{script, snapshots.Settings{}, false},
+	} {
+		taken, err := snapshots.Open(t.Context(), row.settings, snapshots.Owner{Cluster: "c", Node: "n1", Job: row.job, MemoryBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &Session{config: Config{Job: row.job}, snapshots: taken}
+		if says := s.trainLonger(); strings.Contains(says, "--from-snapshot") != row.advises {
+			t.Errorf("with %+v it says %s", row.settings, says)
+		}
+	}
 }
 
 func TestWhoLeftAndEndedHadCompletedNothing(t *testing.T) {

@@ -150,6 +150,25 @@ func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testin
 	}
 }
 
+// All who had a place in the last plan waited for ever, and a script that begins with its own checkpoint lost nothing.
+func TestScriptsWhoseJobIsCompleteBeginAgainByTheirNamesOnceAUserAskedForThat(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.finish(first, second)
+	if err := os.Remove(filepath.Join(p.dir, "enough")); err != nil {
+		t.Fatal(err)
+	}
+	if says, err := p.run("cluster", "reset", "--yes", "--from-snapshot"); err == nil || !strings.Contains(says, "--unchanged") {
+		t.Errorf("a reset from a snapshot ends with %v, and says %s", err, says)
+	}
+	p.reknit("cluster", "reset", "--yes")
+	first, second = p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.finish(first, second)
+}
+
 func TestAScriptGoesOnAloneThoughTheLastPlanOfAllThatWereKilledDidWithoutIt(t *testing.T) {
 	t.Parallel()
 	p := newPlain(t, 2)

@@ -114,7 +114,7 @@ func failureOf(err error) failure {
 	case errors.Is(err, agent.ErrOtherJob) && strings.Contains(err.Error(), events.OtherSteps): // a plain reset would lose what was trained
 		return failure{http.StatusServiceUnavailable, err.Error(),
 			"start it with as many steps as is expected; to have the job end after fewer or more, end the others, run " +
-				"reknit cluster reset --from-snapshot, and start all with as many"}
+				"reknit cluster reset --from-snapshot where snapshots are written (else what was trained is given up), and start all with as many"}
 	case errors.Is(err, agent.ErrOtherJob):
 		return failure{http.StatusServiceUnavailable, err.Error(),
 			"start it with what is expected; to train another job here, end the others and run reknit cluster reset; beside it: " +

@@ -14,8 +14,8 @@ type lastSnapshot struct {
 	written bool // it was begun
 }
 
-// outlives reports whether a tier is there when all processes of the job have ended.
-func (t Tier) outlives() bool { return t.Name != MemoryTier }
+// Outlives reports whether a tier is there when all processes of the job have ended.
+func (t Tier) Outlives() bool { return t.Name != MemoryTier }
 
 // snapshotRequested fixes the step at which all stop for good. It is not before the one that this node promised.
 func (m *Machine) snapshotRequested(event events.Event, request events.SnapshotRequest) {
@@ -52,12 +52,12 @@ func (m *Machine) writeLast() {
 		m.refuseLast()
 		return
 	}
-	m.capture(true, Tier.outlives)
+	m.capture(true, Tier.Outlives)
 }
 
 // refuseLast tells that no snapshot is taken of a loss that was finite when all were asked to stop, and is not any more.
 func (m *Machine) refuseLast() {
-	tier := m.settings.Tiers[slices.IndexFunc(m.settings.Tiers, Tier.outlives)].Name
+	tier := m.settings.Tiers[slices.IndexFunc(m.settings.Tiers, Tier.Outlives)].Name
 	m.say(m.negotiation.last.asked, events.SnapshotFailed, m.settings.Node, &events.SnapshotFailure{
 		Node: m.settings.Node, Tier: tier, Step: m.done, Plan: m.plan.digest, Units: m.plan.plan.UnitsOf(m.settings.Node),
 		Finding: OtherFinding, Reason: m.stopsDiverged(), Tiers: []string{tier},

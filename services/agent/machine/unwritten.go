@@ -35,7 +35,7 @@ func (m *Machine) Unwritten(
 	m.snapshots.failing[tier] = finding
 	var tiers []string
 	for _, t := range m.settings.Tiers {
-		if t.outlives() {
+		if t.Outlives() {
 			tiers = append(tiers, t.Name)
 		}
 	}

@@ -87,7 +87,7 @@ func (m *Machine) begun(step uint64) { m.state.Unbegun = m.state.Unbegun && step
 
 // resetRequested gives up what was trained, unless somebody trains.
 func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest) []events.Event {
-	if reason := m.cannotReset(); reason != "" {
+	if reason := m.cannotReset(request); reason != "" {
 		return []events.Event{m.refuseReset(cause, reason)}
 	}
 	before := m.state.Reset
@@ -168,11 +168,14 @@ func (m *Machine) begunAnew(cause events.Event, reset events.JobReset) []events.
 }
 
 // cannotReset says why training does not begin anew; empty where it does.
-func (m *Machine) cannotReset() string {
+func (m *Machine) cannotReset(request events.ResetRequest) string {
 	members := slices.Sorted(maps.Keys(m.state.Members))
 	switch {
 	case m.state.Plan == nil:
 		return "nothing was trained yet: training begins once nodes join"
+	case request.Snapshots && m.state.Job.Unchanged():
+		return "there are no snapshots of scripts that run --unchanged, which begin with their own checkpoints: reknit cluster reset, " +
+			"without --from-snapshot"
 	case len(members) > 0 && m.state.Complete == nil:
 		return fmt.Sprintf("%s may train, or hold what was trained: end them first", named(members, itself))
 	}

@@ -100,9 +100,13 @@ func TestOneOfWhomNobodyKnowsThatItHasEndedIsWaitedFor(t *testing.T) {
 	}
 }
 
-// reset has a user ask for a new beginning, and returns what came of it: nothing where it was granted.
 func (w *world) reset() (refused string) {
-	w.hear(events.ResetRequested, "/user", "opticks", &events.ResetRequest{Reason: "a wrong learning rate"})
+	return w.asksReset(&events.ResetRequest{Reason: "a wrong learning rate"})
+}
+
+// asksReset has a user ask for a new beginning, and returns what came of it: nothing where it was granted.
+func (w *world) asksReset(request *events.ResetRequest) (refused string) {
+	w.hear(events.ResetRequested, "/user", "opticks", request)
 	w.run()
 	for _, event := range slices.Backward(w.said) {
 		switch event.Kind {

@@ -59,6 +59,16 @@ func TestWhatALaterStepIsHeldAtDecidesNothingWhereTrainingBeginsAnew(t *testing.
 	}
 }
 
+// A reset from a snapshot of a job whose scripts have none had all wait for ever.
+func TestTrainingDoesNotBeginFromASnapshotOfScriptsThatKeepTheirOwnState(t *testing.T) {
+	w := resets(t, false)
+	w.machine.state.Job = &events.Job{Digest: events.Digest(nil), Kind: events.DataParallel, Layers: []events.LayerProfile{{ParameterBytes: 1}}}
+	refused := w.asksReset(&events.ResetRequest{Reason: "longer", Snapshots: true})
+	if reset := w.machine.state.Reset; !strings.Contains(refused, "--unchanged") || reset == nil || reset.Snapshots {
+		t.Errorf("refused: %q, reset %+v", refused, reset)
+	}
+}
+
 func TestAClusterThatBeginsAnewAndHasOnlyWhatWasGivenUpSaysSo(t *testing.T) {
 	w := resets(t, false)
 	w.deaf["n1"], w.deaf["n2"] = true, true

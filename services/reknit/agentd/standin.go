@@ -336,9 +336,13 @@ func (s *standIn) tellEnd(ctx context.Context) error {
 
 // The stand-in is an agent.State: a byte, at whatever step.
 
-// Holdings returns the byte.
+// Holdings returns the byte, at the step at which the stand-in is and at the first one, at which training may begin anew.
 func (s *standIn) Holdings() []events.Holding {
-	return []events.Holding{{Units: events.Range{First: 0, End: 1}, Steps: []uint64{s.done}}}
+	steps := []uint64{s.done}
+	if s.done > 0 {
+		steps = append(steps, 0)
+	}
+	return []events.Holding{{Units: events.Range{First: 0, End: 1}, Steps: steps}}
 }
 
 // Export returns the byte.

@@ -37,6 +37,9 @@ func negotiates(c changes.Change, took string) string {
 func (o Overview) longer() string {
 	const scripts = "start all scripts again with more steps"
 	newest := overlay.NewestOf(o.Snapshots)
+	if o.Stepless {
+		return "to run the scripts again: reknit cluster reset, and start them: they begin with their own checkpoints"
+	}
 	if newest.Step == 0 {
 		return "to train it longer: reknit cluster reset, and " + scripts + ", in each of which the model that was saved is loaded: " +
 			"no snapshot is known to go on from"

@@ -55,18 +55,26 @@ func look(ctx context.Context, b *bus.Bus) (known *overlay.Overlay, heard map[st
 	return known, heard, err
 }
 
-// Missing returns how far training has come, in completed steps, and who is missing of those who had a place, and why, as the log and
-// heartbeats tell. Names are ids. The newest complete snapshot that outlives its processes has step 0 where there is none.
-func Missing(ctx context.Context, b *bus.Bus) (step uint64, who []string, newest overlay.Snapshot, err error) {
+// Trained is what was trained in a cluster, as the log and heartbeats tell.
+type Trained struct {
+	Step      uint64           // the highest that is told, in completed steps
+	Missing   []string         // who is, of those who had a place, and why; by id
+	Newest    overlay.Snapshot // complete one that outlives its processes; its step is 0 where there is none
+	Unchanged bool             // its scripts keep their own state (--unchanged)
+}
+
+// TrainedIn returns what was trained. It listens to heartbeats for a second.
+func TrainedIn(ctx context.Context, b *bus.Bus) (Trained, error) {
 	known, heard, err := look(ctx, b)
 	if err != nil {
-		return 0, nil, newest, err
+		return Trained{}, err
 	}
 	nodes := known.Nodes(heard)
+	trained := Trained{Missing: missing(nodes), Newest: overlay.NewestOf(known.Snapshots()), Unchanged: known.Stepless()}
 	for _, node := range nodes {
-		step = max(step, node.Step)
+		trained.Step = max(trained.Step, node.Step)
 	}
-	return step, missing(nodes), overlay.NewestOf(known.Snapshots()), nil
+	return trained, nil
 }
 
 // read returns what the log tells of nodes.

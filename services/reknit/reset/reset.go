@@ -79,13 +79,12 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	if err != nil {
 		return err
 	}
-	step, missing, newest, err := inventory.Missing(ctx, b)
+	trained, err := inventory.TrainedIn(ctx, b)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "%s. Generation %d began at step %d on %s\n", o.givesUp(b.Cluster(), max(step, plan.ResumeStep), newest),
-		plan.Generation, plan.ResumeStep, last.Logged.Local().Format("01-02 15:04:05"))
-	for _, one := range missing {
+	fmt.Fprintln(out, o.givesUp(b.Cluster(), trained, plan, last.Logged))
+	for _, one := range trained.Missing {
 		fmt.Fprintln(out, names.Shown(one))
 	}
 	switch {
@@ -101,20 +100,29 @@ func (o options) run(ctx context.Context, asks bool, in io.Reader, out io.Writer
 	return o.ask(ctx, b, names, out)
 }
 
-// givesUp says what is given up of what was trained to a step.
-func (o options) givesUp(cluster string, step uint64, newest overlay.Snapshot) string {
+// givesUp says what is given up of what was trained, the last plan being one that was committed then.
+func (o options) givesUp(cluster string, trained inventory.Trained, plan events.Plan, committed time.Time) string {
+	step, newest := max(trained.Step, plan.ResumeStep), trained.Newest
+	began := fmt.Sprintf("Generation %d began at step %d on ", plan.Generation, plan.ResumeStep)
+	says := ""
 	switch {
+	case trained.Unchanged:
+		began = fmt.Sprintf("Generation %d began on ", plan.Generation)
+		says = fmt.Sprintf("The scripts of %s keep their own state (--unchanged): they begin with their own checkpoints, which nobody "+
+			"touches; to have them begin at the first step, move those away", cluster)
 	case !o.snapshots:
-		return fmt.Sprintf("All is given up that was trained in %s, to step %d or further", cluster, step)
+		says = fmt.Sprintf("All is given up that was trained in %s, to step %d or further", cluster, step)
 	case newest.Step == 0:
-		return fmt.Sprintf("What was trained in %s is given up behind the newest snapshot that nodes can read, to step %d or further; "+
+		says = fmt.Sprintf("What was trained in %s is given up behind the newest snapshot that nodes can read, to step %d or further; "+
 			"the log tells of no snapshot that is complete", cluster, step)
 	case newest.Step >= step:
-		return fmt.Sprintf("Nothing is given up that is known: training in %s has come to step %d, and the snapshot of step %d is "+
+		says = fmt.Sprintf("Nothing is given up that is known: training in %s has come to step %d, and the snapshot of step %d is "+
 			"complete (%s)", cluster, step, newest.Step, newest.Tier)
+	default:
+		says = fmt.Sprintf("What was trained in %s is given up behind step %d, of which a snapshot is complete (%s): to step %d or "+
+			"further", cluster, newest.Step, newest.Tier, step)
 	}
-	return fmt.Sprintf("What was trained in %s is given up behind step %d, of which a snapshot is complete (%s): to step %d or further",
-		cluster, newest.Step, newest.Tier, step)
+	return says + ". " + began + committed.Local().Format("01-02 15:04:05")
 }
 
 func (o options) goesOn() string {

@@ -92,6 +92,19 @@ func TestWhatIsGivenUpBehindASnapshotIsToldAndWhereItIsNothing(t *testing.T) {
 	}
 }
 
+// All that was trained was said to be given up, though each script had its checkpoint.
+func TestOfScriptsThatKeepTheirOwnStateNothingIsSaidToBeGivenUp(t *testing.T) {
+	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r"})
+	s.plan()
+	request := &events.PlanRequest{Cluster: "c", Negotiation: "g1", Generation: 1, Job: events.Job{
+		Digest: events.Digest(nil), Kind: events.DataParallel, Layers: []events.LayerProfile{{ParameterBytes: 1}}, GlobalBatch: 1, MicroBatch: 1}}
+	s.publish(events.Speaker{Source: "/negotiator", Cluster: "c"}.First(time.Now(), "request", events.PlanRequested, "g1", request))
+	printed, err := s.run("", "--yes")
+	if err != nil || !strings.Contains(printed, "keep their own state (--unchanged)") || strings.Contains(printed, "given up") {
+		t.Errorf("%v, %s", err, printed)
+	}
+}
+
 func TestNothingIsGivenUpUnlessTheNameOfTheClusterIsTyped(t *testing.T) {
 	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r"})
 	if _, err := s.run("c\n"); err == nil || !strings.Contains(err.Error(), "nothing was trained") {

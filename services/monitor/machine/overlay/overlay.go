@@ -121,7 +121,7 @@ func (o *Overlay) request(request events.PlanRequest) {
 		o.devices[device.Node] = device
 	}
 	job := request.Job
-	o.stepless = job.Kind == events.DataParallel && len(job.Layers) == 1 && job.Layers[0].StateBytes() == 1
+	o.stepless = job.Unchanged()
 	o.steps = job.Steps
 	clear(o.links)
 	for _, link := range request.Links {
