@@ -243,6 +243,7 @@ func (p *process) stateWork(action agent.Action) {
 	switch a := action.(type) {
 	case agent.Forget:
 		p.state.forget()
+		p.claimable = 0
 		p.workOn()
 	case agent.Capture:
 		p.capture(a)
