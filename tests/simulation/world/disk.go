@@ -79,7 +79,7 @@ func (p *process) mayGo(w *want, part retention.Part) bool {
 			units = append(units, events.Range{First: unit, End: unit + 1})
 		}
 		w.asked = part.ID
-		p.tellPart(w.name, p.agent.Withdraws(p.time(), w.name, part.ID, units))
+		p.tellFact(w.name, p.agent.Withdraws(p.time(), w.name, part.ID, units))
 	}
 	p.later(looksAgain, func() { p.makeRoom(w) })
 	return false

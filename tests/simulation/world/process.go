@@ -56,7 +56,7 @@ type process struct {
 	updating     *collective               // it has all sums of, and takes long
 	began        time.Duration             // when it did
 	writing      map[string]bool           // by tier: a snapshot
-	parts        map[string][]events.Event // by tier: what is being said of this node's, and what waits behind it
+	facts        map[string][]events.Event // by what they are about: what is being said, and what waits behind it
 	reducedIn    []bool                    // by layer: it was updated in this step
 	atBoundary   bool
 	working      bool           // the trainer does something at the boundary
@@ -91,7 +91,7 @@ func (n *node) begin(w *World, stands *leftover) {
 	prefix := fmt.Sprintf("%s-%d-", n.name, n.started)
 	p := &process{
 		World: w, node: n, prefix: prefix, state: newState(w.job), stands: stands,
-		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, parts: map[string][]events.Event{}, atBoundary: true,
+		reducedIn: make([]bool, len(w.job.Layers)), writing: map[string]bool{}, facts: map[string][]events.Event{}, atBoundary: true,
 		agent: w.agentOf(n, w.agentSettings(n, prefix, stands)), earlier: n.earlier, bus: loop.Connect(w.hub.Server, cluster, w.hub.apart),
 	}
 	p.inherit(n.left)
@@ -197,18 +197,6 @@ func (p *process) do(actions []agent.Action) {
 		}
 	}
 	p.workOn()
-}
-
-// say publishes until the stream has the event, or the process has joined anew since. What is said at one time may be
-// stored in any order.
-func (p *process) say(event events.Event) {
-	if event.Kind == p.node.silent {
-		return
-	}
-	event = p.lied(event)
-	incarnation := p.incarnation
-	over := func() bool { return p.dead || p.incarnation != incarnation }
-	p.push(p.bus, event, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over)
 }
 
 // tellsSoon is how long a trainer may take to tell what its state holds until its agent says that its consent comes later.

@@ -101,8 +101,8 @@ func (p *process) write(t *tier, share agent.Share, a agent.Capture, next *part)
 		t.retire(p.node.name, share.Tier, a)
 		p.checkKept(share.Tier)
 		if next.Whole {
-			p.tellPart(share.Tier, p.agent.Written(p.time(), share.Tier, next.ID, share.Units))
-			p.tellPart(failsIn(share.Tier), p.agent.Resumes(p.time(), share.Tier, next.ID, share.Units))
+			p.tellFact(share.Tier, p.agent.Written(p.time(), share.Tier, next.ID, share.Units))
+			p.tellFact(failsIn(share.Tier), p.agent.Resumes(p.time(), share.Tier, next.ID, share.Units))
 		} else {
 			p.tellUnwritten(share.Tier, next.ID, share.Units, finding)
 		}
@@ -123,37 +123,11 @@ func (t *tier) fails() string {
 // tellUnwritten says that a part could not be written.
 func (p *process) tellUnwritten(tier string, id retention.ID, units []events.Range, finding string) {
 	reason := map[string]string{agent.FullFinding: "no room", agent.ReadOnlyFinding: "read-only", agent.OtherFinding: "no answer"}[finding]
-	p.tellPart(failsIn(tier), p.agent.Unwritten(p.time(), tier, id, units, finding, reason))
+	p.tellFact(failsIn(tier), p.agent.Unwritten(p.time(), tier, id, units, finding, reason))
 }
 
 // failsIn is what is told of what fails in a tier: that waits for nothing else.
 func failsIn(tier string) string { return "fails in " + tier }
-
-// tellPart says what is told of this node's parts in a tier, as services/agent does: one thing after the other, and of what waits the newest.
-func (p *process) tellPart(tier string, event events.Event) {
-	if event.Kind == "" || event.Kind == p.node.silent { // an earlier build says nothing of parts
-		return
-	}
-	waiting := p.parts[tier]
-	p.parts[tier] = append(waiting[:min(1, len(waiting))], p.lied(event))
-	if len(waiting) == 0 {
-		p.sayPart(tier)
-	}
-}
-
-func (p *process) sayPart(tier string) {
-	said, incarnation := p.bus.Publish(p.parts[tier][0]), p.incarnation
-	over := func() bool {
-		isSaid := said.Done() && said.Err == nil
-		if !p.dead && (isSaid || p.incarnation != incarnation) {
-			if p.parts[tier] = p.parts[tier][1:]; len(p.parts[tier]) > 0 {
-				p.sayPart(tier)
-			}
-		}
-		return p.dead || isSaid || p.incarnation != incarnation
-	}
-	p.pushOn(said, p.node.name, func() bool { return !p.paused && p.online(p.node.name) }, over, func() { p.sayPart(tier) })
-}
 
 // recallComplete tells the agent which snapshot of each tier was complete last, once the hub answers.
 func (p *process) recallComplete() {
