@@ -52,6 +52,7 @@ type Config struct {
 	Samples     int64         // of the node's local data, where the job's is local
 	Job         events.Job    // what is trained
 	Trained     uint64        // generation of the plan under which the first Boundary's state was trained, which is claimed; zero: none
+	Past        *events.Plan  // that plan, which is told to a log that has lost it; nil where it is not known
 	Started     time.Time     // of the process that starts the trainer, again where it fails; zero: somebody else does
 	PreCopies   bool          // the State given to Boundary is a PreCopier: units may move while training goes on
 	PulseEvery  time.Duration // between heartbeats; 500 ms by default, so that a silent node is missed within seconds
@@ -230,7 +231,7 @@ func (s *Session) begin(ctx context.Context) error {
 		Address: s.config.Address, Site: s.config.Site,
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
 		Samples: s.config.Samples, Neighbours: s.config.Neighbours, Job: s.config.Job, Processors: host.Processors(),
-		Started: s.config.Started, Trained: s.config.Trained, PreCopies: s.config.PreCopies,
+		Started: s.config.Started, Trained: s.config.Trained, Past: s.config.Past, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Consent: s.config.Consent,
 	})
 	if err := s.answerRequests(); err != nil {

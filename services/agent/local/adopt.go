@@ -60,7 +60,7 @@ func (s *state) note(plan *events.Plan, node string) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if !s.closed {
-		s.generation, s.shared = plan.Generation, s.shared || len(plan.Nodes) > 1
+		s.generation, s.plan, s.shared = plan.Generation, plan, s.shared || len(plan.Nodes) > 1
 		s.files.note(record{plan.Generation, plan.UnitsOf(node)})
 	}
 }

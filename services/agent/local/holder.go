@@ -164,7 +164,7 @@ func (h *holder) give(ctx context.Context) (freed bool) {
 		defer t.end(errClose)
 		config, joining := h.config, h.left.joining
 		config.Stuck, config.Stays, config.Snapshots, joining.MemoryBytes = nil, nil, snapshots.Settings{}, trainable
-		err = t.join(ctx, config, joining, h.left.job, h.left.generation)
+		err = t.join(ctx, config, joining, h.left.job, h.left.generation, h.left.plan)
 	}
 	if err != nil {
 		slog.Warn("what a script left cannot be given yet", "node", h.left.joining.Node, "error", err)

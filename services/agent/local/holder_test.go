@@ -22,6 +22,9 @@ func (r *rig) holderJoins() events.Member {
 	if join.MemoryBytes != trainable {
 		r.Fatalf("it asks for a place with %d bytes: expected one in which nothing can be trained", join.MemoryBytes)
 	}
+	if join.Trained == nil || join.Trained.Plan == "" {
+		r.Errorf("it tells that it trained %+v: expected the plan", join.Trained)
+	}
 	return events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress}
 }
 

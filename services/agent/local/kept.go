@@ -17,6 +17,7 @@ import (
 type kept struct {
 	files      *files
 	generation uint64           // of the plan under which they were trained
+	plan       *events.Plan     // that plan; nil where another agent of this host had it
 	units      map[int]imported // by unit
 	shared     bool             // others trained with the node, and may come back for it
 	origin
@@ -86,7 +87,7 @@ func (s *state) surrender() *kept {
 		time.Sleep(endsLook)
 	}
 	s.mutex.Lock()
-	k := &kept{files: s.files, generation: s.generation, units: s.left(), shared: s.shared, origin: s.origin}
+	k := &kept{files: s.files, generation: s.generation, plan: s.plan, units: s.left(), shared: s.shared, origin: s.origin}
 	if len(k.units) == 0 || inUse() {
 		s.mutex.Unlock()
 		s.close()
@@ -144,7 +145,7 @@ func (k *kept) handOver(to *state) {
 	to.mutex.Lock()
 	defer to.mutex.Unlock()
 	clear(to.held) // a first state, which nobody needs
-	to.fresh, to.generation, to.shared = false, k.generation, k.shared
+	to.fresh, to.generation, to.plan, to.shared = false, k.generation, k.plan, k.shared
 	to.handed, to.origin = true, k.origin
 	to.files.unnote()
 	for unit, one := range k.units {

@@ -36,6 +36,9 @@ func TestTheNextScriptOfANodeIsHandedWhatTheLastOneLeft(t *testing.T) {
 		t.Errorf("it says %+v: expected that its agent keeps the state", exit)
 	}
 	c := r.join(usualJoin)
+	if c.past == nil || c.past.Generation != 1 || c.past.Plan != r.parent {
+		t.Errorf("it tells that it trained %+v: expected plan 1, which is %s", c.past, r.parent)
+	}
 	answer := make(chan Order)
 	go func() { answer <- c.next(orderAdopt, Report{}) }()
 	r.abandon(c.member)

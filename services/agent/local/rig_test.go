@@ -159,6 +159,7 @@ type client struct {
 	session string
 	dir     string
 	member  events.Member
+	past    *events.Trained // as its join says
 	lines   *bufio.Scanner
 	stream  io.Closer
 }
@@ -213,6 +214,7 @@ func (r *rig) open(dialled *http.Client, answer []byte) *client {
 	c := &client{rig: r, http: dialled, session: joined.Session, dir: joined.Dir}
 	join := await[events.Join](r, events.JoinRequested)
 	c.member = events.Member{Node: join.Node, Incarnation: join.Incarnation, Address: join.Address, ShardAddress: join.ShardAddress}
+	c.past = join.Trained
 	response, err := c.http.Get("http://agent" + c.path("/v1/session"))
 	if err != nil {
 		r.Fatal(err)

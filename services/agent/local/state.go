@@ -36,11 +36,12 @@ type state struct {
 	written map[int]uint64   // by unit, of copied state: the step that its file has
 	unmade  map[int]bool     // units of lazy state whose first one is not in their file yet
 
-	generation uint64 // of the plan under which all of that is trained; zero: none
-	shared     bool   // others trained it, too, under that plan or one before
-	handed     bool   // it is what another script left, and not taken up yet
-	origin            // of what is held
-	own        origin // of the trainer
+	generation uint64       // of the plan under which all of that is trained; zero: none
+	plan       *events.Plan // that plan; nil where another agent of this host had it
+	shared     bool         // others trained it, too, under that plan or one before
+	handed     bool         // it is what another script left, and not taken up yet
+	origin                  // of what is held
+	own        origin       // of the trainer
 }
 
 // imported is a unit that was fetched and verified.

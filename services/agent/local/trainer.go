@@ -105,11 +105,11 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job, 
 	for _, unit := range joining.Units {
 		t.bytes += unit
 	}
-	trained := known.Generation
+	trained, past := known.Generation, (*events.Plan)(nil)
 	if before != nil {
-		trained = before.generation
+		trained, past = before.generation, before.plan
 	}
-	if err := t.join(ctx, config, joining, job, trained); err != nil {
+	if err := t.join(ctx, config, joining, job, trained, past); err != nil {
 		t.end(err)
 		t.close()
 		return nil, err
@@ -149,8 +149,11 @@ func filesOf(parent string, joining Joining) (*files, record, error) {
 	return files, first, err
 }
 
-// join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing.
-func (t *trainer) join(ctx context.Context, config Config, joining Joining, job events.Job, kept uint64) (err error) {
+// join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing. The plan itself is told to a log
+// that has lost it; nil where it is not known.
+func (t *trainer) join(
+	ctx context.Context, config Config, joining Joining, job events.Job, kept uint64, past *events.Plan,
+) (err error) {
 	identity, err := mtls.Open(config.Kit)
 	if err != nil {
 		return err
@@ -174,7 +177,7 @@ func (t *trainer) join(ctx context.Context, config Config, joining Joining, job 
 	t.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
-		Measure: t.watch.Measure, Started: config.started, Trained: kept, Stuck: config.Stuck,
+		Measure: t.watch.Measure, Started: config.started, Trained: kept, Past: past, Stuck: config.Stuck,
 		Stays: config.Stays, Waits: t.wait, Late: t.late, Leaving: t.leaving, Neighbours: config.Neighbours,
 		Snapshots: config.Snapshots, Consent: config.Consent, Memory: config.memory,
 		Store: shards.StoreConfig{

@@ -30,8 +30,9 @@ type Settings struct {
 	Neighbours   []string // to which it wants direct links, out of those that there are; none: to each
 	Processors   int      // of the host; zero: not known
 	Job          events.Job
-	Started      time.Time // of the agent that starts the trainer, again where it fails; zero: somebody else does
-	Trained      uint64    // generation of the plan that the trainer's state belongs to, from a session before; zero: none
+	Started      time.Time    // of the agent that starts the trainer, again where it fails; zero: somebody else does
+	Trained      uint64       // generation of the plan that the trainer's state belongs to, from a session before; zero: none
+	Past         *events.Plan // that plan; nil where it is not known
 	Consent      consent.Policy
 	PreCopies    bool   // units may move while training goes on
 	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots
@@ -48,7 +49,7 @@ type Machine struct {
 	incarnation   string
 	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
 	counts        map[int]bool  // by unit: what counts of that state; nil: all of it
-	trained       *committed    // that plan; nil where another process of this node had it
+	trained       *committed    // that plan; nil where it is not known
 	reason        string        // why it was given up
 	replaced      bool          // since it was given up a plan does without it
 	jobComplete   bool          // nobody needs what this node holds
@@ -96,6 +97,7 @@ func New(settings Settings) *Machine {
 		speaker:   events.Speaker{Source: events.NodeSource(settings.Node), Cluster: settings.Cluster},
 		imported:  map[int]imported{},
 		claimable: settings.Trained,
+		trained:   before(settings),
 	}
 }
 

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"encoding/json"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -26,6 +27,19 @@ func (m *Machine) past() *events.Trained {
 		past.Plan = m.trained.digest
 	}
 	return past
+}
+
+// before is the plan under which an earlier session of this node trained the state; nil where it is not known.
+func before(settings Settings) *committed {
+	plan := settings.Past
+	if plan == nil || plan.Generation != settings.Trained {
+		return nil
+	}
+	data, err := json.Marshal(plan)
+	if err != nil {
+		return nil
+	}
+	return &committed{plan: plan, digest: events.Digest(data)}
 }
 
 // recall consents at once, with the plan that the log has lost where this node is asked for it. It tells what it holds in the

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	agent "github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/outlive"
 )
@@ -14,6 +15,7 @@ import (
 type leftover struct {
 	state      *state
 	generation uint64        // of the plan under which it was trained
+	plan       *events.Plan  // that plan
 	turn       time.Duration // that its agent last waited before it took part without a script
 }
 
@@ -45,7 +47,7 @@ func (p *process) outlives() *leftover {
 	if !any {
 		return nil
 	}
-	return &leftover{state: left, generation: p.generation}
+	return &leftover{state: left, generation: p.generation, plan: p.plan}
 }
 
 // inherit gives a new script what the agent beside it has kept.
@@ -83,6 +85,14 @@ func (l *leftover) trained() uint64 {
 		return 0
 	}
 	return l.generation
+}
+
+// past is the plan of that generation; nil where there is none.
+func (l *leftover) past() *events.Plan {
+	if l == nil {
+		return nil
+	}
+	return l.plan
 }
 
 func (l *leftover) String() string {

@@ -260,7 +260,7 @@ func negotiatorSettings(c Cluster) negotiator.Settings {
 func (w *World) agentSettings(n *node, process string, stands *leftover) agent.Settings {
 	settings := agent.Settings{
 		Cluster: cluster, Node: n.name, Process: process, Address: n.host + ":7001", ShardAddress: n.host + ":7002", MemoryBytes: 1 << 30,
-		Site: n.site, Trained: n.left.trained(),
+		Site: n.site, Trained: n.left.trained(), Past: n.left.past(),
 		Job: w.job.Job, PreCopies: true, Tiers: w.tiers(), Consent: n.consents,
 	}
 	if stands != nil {
