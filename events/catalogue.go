@@ -77,16 +77,32 @@ func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluste
 // with a PolicyReply, both as plain JSON.
 func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
 
+// toNode returns a subject on which a node speaks to another. On a secured installation the speaker's id is the last token, and the
+// server lets nobody publish another's. Elsewhere nobody proves who speaks, and the speaker is empty.
+func toNode(root, cluster, node, speaker string) string {
+	subject := root + "." + cluster + "." + node
+	if speaker != "" {
+		subject += "." + speaker
+	}
+	return subject
+}
+
 // ShardSubject returns the core NATS request subject on which a node is asked to put what it gives somebody into the
 // hub's store, too, because that one cannot reach it.
-func ShardSubject(cluster, node string) string { return "reknit.shard." + cluster + "." + node }
+func ShardSubject(cluster, node, speaker string) string {
+	return toNode("reknit.shard", cluster, node, speaker)
+}
 
 // PreCopySubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for
 // what each step changes in them, while training goes on.
-func PreCopySubject(cluster, node string) string { return "reknit.precopy." + cluster + "." + node }
+func PreCopySubject(cluster, node, speaker string) string {
+	return toNode("reknit.precopy", cluster, node, speaker)
+}
 
 // KeepSubject returns the core NATS request subject on which a node is asked to keep a part of a snapshot in its memory.
-func KeepSubject(cluster, node string) string { return "reknit.keep." + cluster + "." + node }
+func KeepSubject(cluster, node, speaker string) string {
+	return toNode("reknit.keep", cluster, node, speaker)
+}
 
 // LeaseSubject returns the core NATS request subject on which the instance of a service that acts for the cluster
 // answers as long as it works.
@@ -97,7 +113,9 @@ func ShardBucketOf(node string) string { return "shards-" + node }
 
 // RelaySubject returns the core NATS subject that carries a node's data-plane frames where no direct link may
 // be used.
-func RelaySubject(cluster, node string) string { return "reknit.relay." + cluster + "." + node }
+func RelaySubject(cluster, node, speaker string) string {
+	return toNode("reknit.relay", cluster, node, speaker)
+}
 
 // Authorised reports whether source may say an event of this kind: "/" and a service that the catalogue names, or
 // "/node/" and a node's id. That the node speaks of itself is for the reader of the payload to check.

@@ -90,8 +90,8 @@ type Config struct {
 	// Measure measures the link to a node's data plane, sending so many bytes for the bandwidth.
 	Measure func(ctx context.Context, node, address string, bytes int) (
 		roundTripSeconds, bandwidthBytesPerSecond float64, err error)
-	// Relayed receives a data-plane frame that came through the hub.
-	Relayed func(frame []byte)
+	// Relayed receives a data-plane frame that came through the hub, and who sent it: empty where nobody proves that.
+	Relayed func(from string, frame []byte)
 }
 
 // State is the trainer's state as the agent needs it. Versions are completed steps. A unit of the state is a layer

@@ -207,7 +207,11 @@ func (x *exchange) received() []events.Received {
 // store, too. Without an answer it asks again.
 func (s *Session) answerViaHub(message *nats.Msg) {
 	var request events.ViaHub
-	if err := json.Unmarshal(message.Data, &request); err != nil {
+	err := json.Unmarshal(message.Data, &request)
+	if err == nil {
+		err = s.checkSpeaker(message, request.To)
+	}
+	if err != nil {
 		slog.Warn("request not understood", "subject", message.Subject, "error", err)
 		return
 	}
@@ -225,7 +229,11 @@ func (s *Session) answerViaHub(message *nats.Msg) {
 // answerPreCopy answers a receiver. A negotiation that is not heard of yet, or is over, has nothing: it asks again.
 func (s *Session) answerPreCopy(message *nats.Msg) {
 	var request events.PreCopyRequest
-	if err := json.Unmarshal(message.Data, &request); err != nil {
+	err := json.Unmarshal(message.Data, &request)
+	if err == nil {
+		err = s.checkSpeaker(message, request.To)
+	}
+	if err != nil {
 		slog.Warn("request not understood", "subject", message.Subject, "error", err)
 		return
 	}

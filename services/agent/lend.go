@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -30,7 +31,7 @@ func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) erro
 	if err != nil {
 		return err
 	}
-	answer, err := s.bus.Conn().RequestWithContext(ctx, events.KeepSubject(s.config.Cluster, to), text)
+	answer, err := s.bus.Conn().RequestWithContext(ctx, events.KeepSubject(s.config.Cluster, to, s.bus.Identity().Key), text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", to, err)
 	}
@@ -65,19 +66,22 @@ func (s *Session) lent(part snapshots.Part) (events.Keeping, []*shards.Offering)
 // answerKeep answers a neighbour that asks this node to keep its part of a snapshot.
 func (s *Session) answerKeep(message *nats.Msg) {
 	var reply events.KeepReply
-	if err := s.keep(message.Data); err != nil {
+	if err := s.keep(message); err != nil {
 		slog.Warn("a neighbour's part of a snapshot is not kept", "node", s.config.Node, "error", err)
 		reply.Reason = err.Error()
 	}
 	respond(message, reply)
 }
 
-func (s *Session) keep(text []byte) error {
+func (s *Session) keep(message *nats.Msg) error {
 	var request events.Keeping
-	if err := json.Unmarshal(text, &request); err != nil {
+	if err := json.Unmarshal(message.Data, &request); err != nil {
 		return err
 	}
 	if err := request.Validate(); err != nil {
+		return err
+	}
+	if err := cmp.Or(s.checkSpeaker(message, request.Node), s.checkLender(request.Node, request.ShardAddress)); err != nil {
 		return err
 	}
 	if most := s.config.MemoryBytes; request.Bytes > most {

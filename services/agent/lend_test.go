@@ -24,7 +24,7 @@ func TestNobodyHasANeighbourTakeMoreMemoryThanItHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer, err := h.bus.Conn().Request(events.KeepSubject("c", "n1"), text, patience)
+	answer, err := h.bus.Conn().Request(events.KeepSubject("c", "n1", ""), text, patience)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,19 +150,19 @@ func (p *pulses) suspect(told []events.Suspicion) []events.Suspicion {
 // answerRequests gives a sign of life, measures a link when asked, hears who cannot reach the store or pre-copies
 // units, keeps parts of snapshots, and takes relayed frames.
 func (s *Session) answerRequests() error {
-	cluster, node := s.config.Cluster, s.config.Node
+	cluster, node, speaker := s.config.Cluster, s.config.Node, s.anySpeaker()
 	answers := map[string]nats.MsgHandler{
-		events.ProbeSubject(cluster, node): func(message *nats.Msg) { go s.answerProbe(message) },
-		events.ShardSubject(cluster, node): s.answerViaHub,
+		events.ProbeSubject(cluster, node):          func(message *nats.Msg) { go s.answerProbe(message) },
+		events.ShardSubject(cluster, node, speaker): s.answerViaHub,
 	}
 	if s.config.Snapshots.MemoryEvery > 0 {
-		answers[events.KeepSubject(cluster, node)] = func(message *nats.Msg) { go s.answerKeep(message) }
+		answers[events.KeepSubject(cluster, node, speaker)] = func(message *nats.Msg) { go s.answerKeep(message) }
 	}
 	if s.config.PreCopies {
-		answers[events.PreCopySubject(cluster, node)] = func(message *nats.Msg) { go s.answerPreCopy(message) }
+		answers[events.PreCopySubject(cluster, node, speaker)] = func(message *nats.Msg) { go s.answerPreCopy(message) }
 	}
 	if s.config.Relayed != nil {
-		answers[events.RelaySubject(cluster, node)] = func(message *nats.Msg) { s.config.Relayed(message.Data) }
+		answers[events.RelaySubject(cluster, node, speaker)] = s.hearRelayed
 	}
 	for subject, answer := range answers {
 		if _, err := s.bus.Conn().Subscribe(subject, answer); err != nil {
@@ -223,5 +223,5 @@ func (s *Session) Relay(node string, frame []byte) error {
 	if len(frame) > MostRelayBytes {
 		return fmt.Errorf("relay to %s: frame: expected at most %d bytes, got %d", node, MostRelayBytes, len(frame))
 	}
-	return s.bus.Conn().Publish(events.RelaySubject(s.config.Cluster, node), frame)
+	return s.bus.Conn().Publish(s.relaySubject(node), frame)
 }

@@ -241,8 +241,8 @@ func (t *tap) take(key string, at place, data []byte) int64 {
 // hearHub hears everything that the hub passes on.
 func (t *tap) hearHub(cluster string) func(*nats.Msg) {
 	bucket := events.Lane(cluster, events.ShardBucket)
-	keeps := strings.TrimSuffix(events.KeepSubject(cluster, "*"), "*")
-	relays := strings.TrimSuffix(events.RelaySubject(cluster, "*"), "*")
+	keeps := strings.TrimSuffix(events.KeepSubject(cluster, "*", ""), "*")
+	relays := strings.TrimSuffix(events.RelaySubject(cluster, "*", ""), "*")
 	return func(message *nats.Msg) {
 		chunk, put := strings.CutPrefix(message.Subject, "$O."+bucket+".C.")
 		_, described := strings.CutPrefix(message.Subject, "$O."+bucket+".M.")

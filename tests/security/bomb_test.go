@@ -78,6 +78,12 @@ func TestAKitWithoutAPlaceTakesNobodysMemory(t *testing.T) {
 // trainTwo has two nodes train, and returns what is said and how each ends.
 func (p *place) trainTwo(ctx context.Context) (<-chan events.Event, <-chan error) {
 	p.Helper()
+	return p.trainTwoWith(ctx, nil)
+}
+
+// trainTwoWith is trainTwo with more settings of the trainers.
+func (p *place) trainTwoWith(ctx context.Context, more map[string]string) (<-chan events.Event, <-chan error) {
+	p.Helper()
 	services.RunWith(p.T, p.url, cluster, 2, func(service string) map[string]string {
 		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
 	})
@@ -90,7 +96,7 @@ func (p *place) trainTwo(ctx context.Context) (<-chan events.Event, <-chan error
 	}
 	heard := make(chan events.Event, 1024)
 	var subjects []string
-	for _, kind := range []events.Kind{events.PlanActivated, events.EventRefused} {
+	for _, kind := range []events.Kind{events.PlanActivated, events.EventRefused, events.SnapshotCompleted} {
 		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
 	}
 	if _, err := p.connect("user").Follow(ctx, events.EventStream, subjects, bus.All, func(event events.Event) {
@@ -103,7 +109,7 @@ func (p *place) trainTwo(ctx context.Context) (<-chan events.Event, <-chan error
 	}
 	ended := make(chan error, 2)
 	for _, name := range []string{"n1", "n2"} {
-		go func() { ended <- p.train(ctx, name, text, nil) }()
+		go func() { ended <- p.train(ctx, name, text, more) }()
 	}
 	return heard, ended
 }

@@ -94,6 +94,14 @@ func (m *matrix) api() (tries []try) {
 	return tries
 }
 
+// toNode lists what nodes say to a node beside the log, as somebody says it.
+func toNode(node, speaker string) []string {
+	return []string{
+		events.RelaySubject(cluster, node, speaker), events.KeepSubject(cluster, node, speaker),
+		events.PreCopySubject(cluster, node, speaker), events.ShardSubject(cluster, node, speaker),
+	}
+}
+
 // core tries to speak for others where there is no stream, or into a stream past the catalogue.
 func (m *matrix) core() (tries []try) {
 	for _, by := range m.attackers {
@@ -106,7 +114,10 @@ func (m *matrix) core() (tries []try) {
 			"$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".somebody", "$KV.REKNIT_SNAPSHOTS_opticks.another." + by.name,
 			"$KV.REKNIT_RENDEZVOUS_opticks.another.1.x",
 			"reknit.js.$KV.REKNIT_RENDEZVOUS_opticks.another.1.x", "reknit.js.$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".monitor", "$O.OTHER.M.x",
-			events.ShardSubject("another", m.key("n2")), events.PreCopySubject("another", m.key("n2")), "shards.warm.other",
+			events.ShardSubject("another", m.key("n2"), by.key), events.PreCopySubject("another", m.key("n2"), by.key), "shards.warm.other",
+		}
+		for _, speaker := range []string{"", m.key("n2"), "negotiator", by.key + ".x"} {
+			subjects = append(subjects, toNode(m.key("n2"), speaker)...)
 		}
 		if by.name != "monitor" {
 			subjects = append(subjects, events.ProbeSubject(cluster, m.key("n2")))
@@ -123,9 +134,8 @@ func (m *matrix) core() (tries []try) {
 			}
 		}
 		if !by.isNode() {
-			subjects = append(subjects, "$O.REKNIT_SHARDS_opticks.C.x", events.RelaySubject(cluster, m.key("n2")),
-				events.KeepSubject(cluster, m.key("n2")),
-				events.PulseSubject(cluster, by.key))
+			subjects = append(subjects, "$O.REKNIT_SHARDS_opticks.C.x", events.PulseSubject(cluster, by.key))
+			subjects = append(subjects, toNode(m.key("n2"), by.key)...)
 		}
 		if by.isGuest() {
 			subjects = append(subjects, "$O.REKNIT_PLAN_PAYLOADS_opticks.C.x", "$O.REKNIT_PLAN_PAYLOADS_opticks.M.x",
@@ -160,7 +170,7 @@ func TestANodeSaysNoMoreThanAMebibyteAtOnceAnywhere(t *testing.T) {
 	m := newMatrix(t)
 	node := m.attackers[0]
 	for _, subject := range []string{
-		events.PulseSubject(cluster, node.key), events.RelaySubject(cluster, m.key("n3")),
+		events.PulseSubject(cluster, node.key), events.RelaySubject(cluster, m.key("n3"), node.key),
 		node.api + ".$KV." + events.Lane(cluster, events.RendezvousBucket) + "." + cluster + ".1.key",
 	} {
 		for bytes, tooLarge := range map[int]bool{1<<20 - 4<<10: false, 1<<20 + 1: true} {
@@ -273,13 +283,15 @@ func (m *matrix) listens() {
 		subjects := []string{
 			">", "*", "reknit.>", "_INBOX.>", "_INBOX.*.*", "_INBOX." + m.key("n2") + ".>", "_INBOX." + m.key("monitor") + "x.>", "$SYS.>", "$JS.>",
 			"$KV.>", "$O.>", "$KV.REKNIT_SNAPSHOTS_opticks.>", "_R_.>", "$JS.API.>", "reknit.js.>", events.ProbeSubject(cluster, m.key("n2")),
-			events.ProbeSubject(cluster, "*"), events.RelaySubject(cluster, m.key("n2")), events.RelaySubject(cluster, ">"),
-			events.KeepSubject(cluster, m.key("n2")), events.PreCopySubject(cluster, m.key("n2")), events.ShardSubject(cluster, "*"),
+			events.ProbeSubject(cluster, "*"), events.RelaySubject(cluster, ">", ""), events.RelaySubject(cluster, "*", by.key),
 			events.LeaseSubject(cluster, "*"), events.PolicySubject(cluster, "x"), events.EventSubject(cluster, events.JoinRequested, "*"),
 			events.EventSubject("another", events.NegotiationOpened, "*"), "reknit.plan.>",
 		}
 		if by.isNode() {
 			subjects = append(subjects, events.PulseSubject(cluster, "*"), events.EventSubject(cluster, events.MembershipRefused, m.key("n2")))
+		}
+		for _, speaker := range []string{"", "*", by.key} {
+			subjects = append(subjects, toNode(m.key("n2"), speaker)...)
 		}
 		for _, service := range []string{"monitor", "negotiator", "planner", "restorer"} {
 			if service != by.name {

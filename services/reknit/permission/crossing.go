@@ -50,7 +50,7 @@ func OfNodes(cluster string) []Crossing {
 
 // stays reports whether what a node publishes is for nodes, or for whoever imports it.
 func stays(cluster, subject string) bool {
-	return subject == events.PulseSubject(cluster, "*") || slices.Contains(asksNodes(cluster, "*"), subject) ||
+	return subject == events.PulseSubject(cluster, "*") || slices.Contains(asksNodes(cluster, "*", "*"), subject) ||
 		slices.Contains(probes(cluster, "*"), subject) || slices.Contains(missing(cluster), subject)
 }
 

@@ -65,10 +65,10 @@ func OfService(name, cluster, inbox string) Rights {
 // template that the server fills in.
 func OfNode(id, cluster, inbox string) Rights {
 	return Rights{
-		Publish: join(said(Node, cluster, id), []string{events.PulseSubject(cluster, id)}, probes(cluster, id), asksNodes(cluster, "*"),
+		Publish: join(said(Node, cluster, id), []string{events.PulseSubject(cluster, id)}, probes(cluster, id), asksNodes(cluster, "*", id),
 			looks(API, cluster), readsLog(API, cluster, id), readsObjects(API, cluster),
 			writesObjects(cluster, events.PayloadBucket, events.ShardBucket), meets(cluster), missing(cluster)),
-		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id), probes(cluster, id)),
+		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id, "*"), probes(cluster, id)),
 	}
 }
 
@@ -115,11 +115,11 @@ func heard(cluster, id string) []string {
 	return subjects
 }
 
-// asksNodes lists what nodes ask one another.
-func asksNodes(cluster, id string) []string {
+// asksNodes lists what nodes ask one another, each in its own name.
+func asksNodes(cluster, id, speaker string) []string {
 	return []string{
-		events.ShardSubject(cluster, id), events.PreCopySubject(cluster, id), events.KeepSubject(cluster, id),
-		events.RelaySubject(cluster, id),
+		events.ShardSubject(cluster, id, speaker), events.PreCopySubject(cluster, id, speaker), events.KeepSubject(cluster, id, speaker),
+		events.RelaySubject(cluster, id, speaker),
 	}
 }
 

@@ -59,6 +59,10 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		{"node", events.PulseSubject("another", "n1")},
 		{"node", "_INBOX.n2.reply"},
 		{"node", events.ProbeSubject(cluster, "n2")},
+		{"node", events.RelaySubject(cluster, "n2", "n3")},
+		{"node", events.KeepSubject(cluster, "n2", "n3")},
+		{"node", events.PreCopySubject(cluster, "n2", "n3")},
+		{"node", events.ShardSubject(cluster, "n2", "n3")},
 		{"node", events.LeaseSubject(cluster, "monitor")},
 		{"monitor", events.EventSubject(cluster, events.LeaseTaken, "planner")},
 		{"monitor", events.LeaseSubject(cluster, "planner")},
@@ -80,7 +84,7 @@ func TestNobodyHearsAnothersAnswers(t *testing.T) {
 				t.Errorf("%s may hear what %s is answered", speaker, other)
 			}
 		}
-		if allows(rights.Subscribe, "_INBOX.n2.x") || allows(rights.Subscribe, events.RelaySubject(cluster, "n2")) {
+		if allows(rights.Subscribe, "_INBOX.n2.x") || allows(rights.Subscribe, events.RelaySubject(cluster, "n2", "*")) {
 			t.Errorf("%s may hear what n2 is told", speaker)
 		}
 	}

@@ -75,7 +75,7 @@ func (r *Receiver) askGiver(
 	for {
 		began := time.Now()
 		asked, cancel := context.WithTimeout(ctx, requestTimeout)
-		message, err := node.Bus.Conn().RequestWithContext(asked, events.PreCopySubject(node.Cluster, giver), text)
+		message, err := node.Bus.Conn().RequestWithContext(asked, events.PreCopySubject(node.Cluster, giver, node.Bus.Identity().Key), text)
 		cancel()
 		answer = events.PreCopyReply{}
 		if err == nil {

@@ -84,7 +84,8 @@ func (e *Exchange) askForHub(ctx context.Context, giver string) {
 	}
 	for {
 		asked, cancel := context.WithTimeout(ctx, askPause)
-		_, err := e.node.Bus.Conn().RequestWithContext(asked, events.ShardSubject(e.node.Cluster, giver), request)
+		subject := events.ShardSubject(e.node.Cluster, giver, e.node.Bus.Identity().Key)
+		_, err := e.node.Bus.Conn().RequestWithContext(asked, subject, request)
 		cancel()
 		if err == nil || !Pause(ctx, askPause) {
 			return

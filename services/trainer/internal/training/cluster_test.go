@@ -132,7 +132,7 @@ func (c *cluster) relay(to string, frame []byte) error {
 	c.mutex.Lock()
 	n := c.nodes[to]
 	c.mutex.Unlock()
-	n.transport.Relayed(frame)
+	n.transport.Relayed("", frame)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -71,10 +72,13 @@ func (t *Transport) read(hello links.Hello, reader io.Reader) error {
 }
 
 // Relayed takes a frame that came through the hub. It never waits: what finds no room is dropped, and asked for
-// again when it is missed.
-func (t *Transport) Relayed(envelope []byte) {
+// again when it is missed. It is refused where it is known that another sent it than it says.
+func (t *Transport) Relayed(from string, envelope []byte) {
 	reader := bytes.NewReader(envelope)
 	hello, err := links.ReadHello(reader, t.config.Cluster)
+	if err == nil && from != "" && from != hello.Node {
+		err = fmt.Errorf("hello.node: expected %s, who sent it, got %.100q", from, hello.Node)
+	}
 	if err == nil {
 		var frame frame
 		if frame, err = readFrame(reader); err == nil {

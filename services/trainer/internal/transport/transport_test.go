@@ -159,7 +159,7 @@ func (s *station) says(incarnation, payload string) {
 	who := links.Hello{Cluster: "test", Node: "a", Incarnation: incarnation}
 	message := Message{Phase: 1, Payload: []byte(payload), position: position{generation: 1}}
 	for _, f := range message.pieces() {
-		s.Relayed(slices.Concat(who.Bytes(), f.header(), f.piece))
+		s.Relayed("", slices.Concat(who.Bytes(), f.header(), f.piece))
 	}
 }
 
@@ -221,8 +221,8 @@ func TestALinkLeftBehindDeliversWhatItHolds(t *testing.T) {
 
 func TestARelayedPairUsesNoConnection(t *testing.T) {
 	a, b := listen(t, "a"), listen(t, "b")
-	a.relay = func(node string, frame []byte) error { b.Relayed(frame); return nil }
-	b.relay = func(node string, frame []byte) error { a.Relayed(frame); return nil }
+	a.relay = func(node string, frame []byte) error { b.Relayed("", frame); return nil }
+	b.relay = func(node string, frame []byte) error { a.Relayed("", frame); return nil }
 	a.Switch(1, "1", []Peer{{Node: "b", Incarnation: "1", Address: "192.0.2.1:1", Relayed: true}})
 	b.Switch(1, "1", []Peer{{Node: "a", Incarnation: "1", Address: "192.0.2.1:1", Relayed: true}})
 	a.Begin(0)
@@ -240,13 +240,13 @@ func TestWhatTheHubLosesIsAskedForAgain(t *testing.T) {
 	a.relay = func(node string, frame []byte) error {
 		select {
 		case <-lost:
-			b.Relayed(frame)
+			b.Relayed("", frame)
 		default:
 			close(lost)
 		}
 		return nil
 	}
-	b.relay = func(node string, frame []byte) error { a.Relayed(frame); return nil }
+	b.relay = func(node string, frame []byte) error { a.Relayed("", frame); return nil }
 	a.Switch(1, "1", []Peer{{Node: "b", Incarnation: "1", Relayed: true}})
 	b.Switch(1, "1", []Peer{{Node: "a", Incarnation: "1", Relayed: true}})
 	a.Begin(0)
