@@ -30,6 +30,7 @@ func (w *World) checkStored(event events.Event) {
 		w.noteComplete(payload)
 	case *events.Hold:
 		w.isHeld, w.heldFor = true, payload.Reason
+		w.awaitsNewer = w.awaitsNewer || w.reset != nil && w.reset.Snapshots && len(payload.Awaits) > 0
 		if w.held = payload.Step; w.held != nil && w.healed {
 			w.after(operatorTakes, func() { w.release(false) })
 		}

@@ -18,13 +18,21 @@ const patience = 6 * time.Minute
 // negotiator lets anybody have of whom it knows nothing. Half of it the next time.
 var ownWord = time.Duration(protocol.Record{}.Excuse(0) * float64(time.Second))
 
+// newerComes is for how long a reset from snapshots waits at most for who has a newer one than those who are there can read, as the
+// negotiator says in its hold.
+const newerComes = 15 * time.Minute
+
 // patience is for how long training may stand still in this run: longer where a node has kept something to itself, and never longer
-// by more than its word is worth.
+// by more than its word is worth; and longer where a reset waits for who has the newest snapshot.
 func (w *World) patience() time.Duration {
+	most := patience
 	if w.withheld {
-		return patience + 2*ownWord
+		most += 2 * ownWord
 	}
-	return patience
+	if w.awaitsNewer {
+		most += newerComes
+	}
+	return most
 }
 
 // heal mends the network and resumes whoever was stopped. The dead stay dead.

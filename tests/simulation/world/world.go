@@ -84,6 +84,7 @@ type World struct {
 	bucket       *tier                   // of snapshots that all read
 	deadly       *deadly                 // nil: no step is
 	withheld     bool                    // a node has kept something to itself that others wait for
+	awaitsNewer  bool                    // a reset has waited for who has a newer snapshot
 	lastHeld     map[int]time.Duration   // by unit: when a process ended that had a healthy copy
 	doubled      bool                    // two processes of one name have a disk between them
 	told         map[string]retention.ID // by tier: the newest snapshot that the log says is complete
