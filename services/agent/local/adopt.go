@@ -61,7 +61,7 @@ func (s *state) note(plan *events.Plan, node string) {
 	defer s.mutex.Unlock()
 	if !s.closed {
 		s.generation, s.plan, s.shared = plan.Generation, plan, s.shared || len(plan.Nodes) > 1
-		s.files.note(record{plan.Generation, plan.UnitsOf(node)})
+		s.files.note(record{plan.Generation, plan, plan.UnitsOf(node)})
 	}
 }
 

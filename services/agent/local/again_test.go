@@ -65,6 +65,9 @@ func TestATrainerThatOutlivesItsAgentJoinsTheNextOneWithAllThatItHolds(t *testin
 	if c.dir != before.dir || c.word(wordAbort) != 0 {
 		t.Errorf("it joined in %s, and gives up the steps up to %d: expected %s and none", c.dir, c.word(wordAbort), before.dir)
 	}
+	if c.past == nil || c.past.Generation != 1 || c.past.Plan == "" {
+		t.Errorf("it tells that it trained %+v: expected plan 1", c.past)
+	}
 	answer := make(chan Order)
 	go func() { answer <- c.next(orderAdopt, Report{Done: 1}) }()
 	r.abandon(c.member)

@@ -17,7 +17,7 @@ import (
 type kept struct {
 	files      *files
 	generation uint64           // of the plan under which they were trained
-	plan       *events.Plan     // that plan; nil where another agent of this host had it
+	plan       *events.Plan     // that plan; nil where it is not known
 	units      map[int]imported // by unit
 	shared     bool             // others trained with the node, and may come back for it
 	origin

@@ -77,7 +77,8 @@ const statBlock = 512 // bytes, whatever a file system's blocks are
 // record says what a folder's units are worth, to the agent that takes the folder over when this one was killed: they
 // are at the step that the control page says. Without a record they are worth nothing.
 type record struct {
-	Generation uint64         `json:"generation"` // of the plan under which they are trained; 0 for a first state
+	Generation uint64         `json:"generation"`     // of the plan under which they are trained; 0 for a first state
+	Plan       *events.Plan   `json:"plan,omitempty"` // that plan; nil: an agent of before did not write it
 	Units      []events.Range `json:"units"`
 }
 

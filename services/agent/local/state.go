@@ -37,7 +37,7 @@ type state struct {
 	unmade  map[int]bool     // units of lazy state whose first one is not in their file yet
 
 	generation uint64       // of the plan under which all of that is trained; zero: none
-	plan       *events.Plan // that plan; nil where another agent of this host had it
+	plan       *events.Plan // that plan; nil where it is not known
 	shared     bool         // others trained it, too, under that plan or one before
 	handed     bool         // it is what another script left, and not taken up yet
 	origin                  // of what is held
@@ -56,7 +56,7 @@ func newState(files *files, copied, lazy bool, ask asks, kept record) *state {
 	s := &state{
 		files: files, copied: copied, ask: ask, fresh: kept.Generation == 0,
 		held: map[int]uint64{}, trained: map[int]bool{}, aside: map[int]imported{}, written: map[int]uint64{},
-		unmade: map[int]bool{}, generation: kept.Generation,
+		unmade: map[int]bool{}, generation: kept.Generation, plan: kept.Plan,
 	}
 	for unit := range events.Each(kept.Units) {
 		s.held[unit] = files.word(wordCompleted)

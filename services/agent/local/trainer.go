@@ -105,7 +105,7 @@ func start(ctx context.Context, config Config, joining Joining, job events.Job, 
 	for _, unit := range joining.Units {
 		t.bytes += unit
 	}
-	trained, past := known.Generation, (*events.Plan)(nil)
+	trained, past := known.Generation, known.Plan
 	if before != nil {
 		trained, past = before.generation, before.plan
 	}
