@@ -12,11 +12,10 @@ import (
 )
 
 // wipe has the hub come back with an empty store, as one whose disk was lost does. Services end for it, and are started again. Agents
-// find it
-// out within the half second in which they look for their server, and ask for a place again. The log cannot know of a plan
-// that nobody who trains under it can tell in time: then nothing is done.
+// find it out within the half second in which they look for their server, and ask for a place again; agents that keep what a script left
+// ask with the next one. The log cannot know of a plan that nobody who trains under it can tell in time: then nothing is done.
 func (w *World) wipe() {
-	if w.hub.State() != stream.Up || w.ended || !slices.ContainsFunc(w.nodes, (*node).tellsOfThePlan) {
+	if w.hub.State() != stream.Up || w.ended || !slices.ContainsFunc(w.nodes, w.tellsOfThePlan) {
 		return
 	}
 	w.look()
@@ -37,7 +36,7 @@ func (w *World) backUp() {
 // restore has the hub come back with what it had stored when it was backed up. All find out as after a wipe, and read what comes from then
 // on.
 func (w *World) restore() {
-	if w.hub.backup == nil || w.hub.State() != stream.Up || w.ended || !slices.ContainsFunc(w.nodes, (*node).tellsOfThePlan) {
+	if w.hub.backup == nil || w.hub.State() != stream.Up || w.ended || !slices.ContainsFunc(w.nodes, w.tellsOfThePlan) {
 		return
 	}
 	w.look()
@@ -73,10 +72,10 @@ func (w *World) acceptOlder(event events.Event) {
 	})
 }
 
-// tellsOfThePlan reports whether a node trains under the newest plan, and reaches the hub.
-func (n *node) tellsOfThePlan() bool {
+// tellsOfThePlan reports whether a node trains under the newest plan and reaches the hub, or its agent keeps what was trained under it.
+func (w *World) tellsOfThePlan(n *node) bool {
 	p := n.process
-	return p != nil && !p.paused && !p.hung && p.generation > 0 && p.generation == p.World.generation() && p.online(n.name) && p.hears(n.name)
+	return n.left != nil && n.left.generation == w.generation() || p != nil && !p.paused && !p.hung && p.generation > 0 && p.generation == w.generation() && p.online(n.name) && p.hears(n.name)
 }
 
 // findReplaced has a process see that the log is another one, once it reaches the hub.
