@@ -23,6 +23,9 @@ var OneDigest = Invariant{"a layer at a step has one digest, and is received onl
 			}
 			clear(states.known)
 		case *events.Opening:
+			if payload.Generation == 1 || payload.Begins { // what came before is of a lost log, or of a snapshot that was not read whole
+				clear(states.known)
+			}
 			offered[payload.Negotiation] = []int{}
 		case *events.Offer:
 			if over[payload.Negotiation] {

@@ -122,6 +122,21 @@ func TestAUnitMayBeLostOfWhichSomebodyHasAStepThatTheOthersHavePassed(t *testing
 	}
 }
 
+func TestADigestOfBeforeTrainingBeginsIsOfNoStepThatIsTrainedSince(t *testing.T) {
+	for begins, of := range map[string]func(*story, events.Kind) int{"in the next log": firstOf, "anew": lastOf} {
+		s := goodStory(t)
+		opened := of(s, events.NegotiationOpened)
+		retell(s, opened, func(opening *events.Opening) { opening.Begins = opening.Generation > 1 })
+		s.insert(opened, func(s *story) {
+			s.digested("n1", 20, 2, 3)
+			retell(s, len(s.lines)-1, func(d *events.Digests) { d.Units[0].Digest = events.Digest(nil) })
+		})
+		for _, violation := range OneDigest.Check(s.read()) {
+			t.Errorf("training begins %s: %v", begins, violation)
+		}
+	}
+}
+
 func TestReplicasThatAreOnlyAlikeMayDiffer(t *testing.T) {
 	s := goodStory(t)
 	faults["replicas disagree"].plant(s)
