@@ -128,6 +128,9 @@ func (r Row) Authorised(source string) bool {
 	return slices.Contains(r.SaidBy, name)
 }
 
+// Asks reports whether an event of this kind asks for something, and is to count once: said again it would ask for that again.
+func (k Kind) Asks() bool { return strings.HasSuffix(string(k), "-requested") || k == LogAccepted }
+
 // NodeSource returns the source of what a node says.
 func NodeSource(node string) string { return "/node/" + node }
 

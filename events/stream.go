@@ -45,6 +45,10 @@ const EventAge = 3 * 24 * time.Hour
 // FreshAge is how long content counts as just put: put again within it, it is left alone.
 const FreshAge = 30 * time.Minute
 
+// RequestAge is how far the time that a request was signed with may be from when the hub logged it, on a secured installation: beyond
+// that a service refuses it. A request of which the bytes are heard again within twice that time is refused, too.
+const RequestAge = 10 * time.Minute
+
 // MostReaders is how many may read a stream at a time with one kit of a secured installation: an agent, and who asks from its
 // machine, or people at several.
 const MostReaders = 4

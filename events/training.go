@@ -143,7 +143,7 @@ type Replica struct {
 
 // Quarantine keeps a message that was refused.
 type Quarantine struct {
-	// malformed, oversized, unknown-version, wrong-cluster, wrong-source, unsigned, invalid, unreadable or poison
+	// malformed, oversized, unknown-version, wrong-cluster, wrong-source, unsigned, stale, repeated, invalid, unreadable or poison
 	Reason  string `json:"reason" is:"count=1"`
 	Detail  string `json:"detail"`                     // names the field and what was expected
 	Subject string `json:"subject"`                    // on which it came

@@ -38,6 +38,7 @@ type Consumer struct {
 	progress progress
 	log      context.Context // lasts as long as the log that is read
 	flight   *flight
+	once     *once // nil where nobody signs
 }
 
 // progress is how far the reader is with what was handed out.
@@ -53,6 +54,7 @@ type Sealed struct {
 	metadata *jetstream.MsgMetadata
 	consumer *Consumer
 	share    *share
+	refusal  error // why it is not opened: a request that does not count
 }
 
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
@@ -80,10 +82,14 @@ func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subject
 		return nil, fmt.Errorf("consumer %s: %w", durable, err)
 	}
 	log, _ := b.mark.life()
+	var requests *once
+	if b.Secured() {
+		requests = newOnce()
+	}
 	return &Consumer{
 		log: log, LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
 		bus: b, durable: durable, consumer: consumer, last: after, progress: progress{done: after, handed: after},
-		flight: newFlight(),
+		flight: newFlight(), once: requests,
 	}, nil
 }
 
@@ -195,7 +201,11 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 			c.last = sequence
 			c.progress.hand(sequence)
 			c.bus.mark.meet(c.log, sequence, metadata.Timestamp)
-			return Sealed{message, metadata, c, c.flight.next()}, nil
+			refusal, err := c.counts(ctx, stored{message.Subject(), message.Data(), sequence, metadata.Timestamp})
+			if err != nil {
+				return Sealed{}, fmt.Errorf("consumer %s: %w", c.durable, err)
+			}
+			return Sealed{message, metadata, c, c.flight.next(), refusal}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
 			_ = c.mayAnswer(message.Ack)
@@ -334,6 +344,11 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 // Open decodes the message and verifies who said it, which several may do at a time.
 func (s Sealed) Open(ctx context.Context) (Delivery, error) {
 	held := s.stored()
+	if s.refusal != nil {
+		_ = s.share.take(ctx, events.Bound{}) // nothing; those behind have their turn
+		event := events.Event{Sequence: held.sequence, Logged: held.logged}
+		return Delivery{event, held.quarantine(s.refusal), s.metadata.NumPending > 0, false, s.message, s.consumer, s.share}, nil
+	}
 	as := reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share}
 	event, apart, refusal, err := s.consumer.bus.open(ctx, held, as)
 	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer, s.share}, err

@@ -98,13 +98,17 @@ func (b *Bus) encode(event events.Event, dataref string) ([]byte, error) {
 }
 
 func (b *Bus) attempt(ctx, log context.Context, event events.Event) (Ack, error) {
+	stream := streamOf(event.Kind)
+	event, err := b.fresh(ctx, event)
+	if err != nil {
+		return Ack{}, err
+	}
 	message, err := b.message(ctx, event)
 	if err != nil {
 		return Ack{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
 	defer cancel()
-	stream := streamOf(event.Kind)
 	options := []jetstream.PublishOpt{
 		jetstream.WithMsgID(b.kit.messageID(event.ID)), jetstream.WithExpectStream(b.Lane(stream.Name)),
 	}

@@ -24,6 +24,8 @@ const (
 	WrongCluster   = "wrong-cluster"
 	WrongSource    = "wrong-source"
 	Unsigned       = "unsigned" // or signed by another than its source, where all sign
+	Stale          = "stale"    // a request, signed long before or after it was logged
+	Repeated       = "repeated" // a request that was heard before
 	Invalid        = "invalid"
 	Unreadable     = "unreadable" // its payload was not to be had
 	Poison         = "poison"     // who heard it panicked

@@ -241,7 +241,7 @@ func (m *matrix) othersWords() (tries []try) {
 				if about == by.key && slices.Contains(row.SaidBy, by.role()) {
 					continue
 				}
-				if slices.Contains(row.SaidBy, by.role()) && (!by.isNode() || row.Kind.About() != events.AboutNode) &&
+				if slices.Contains(row.SaidBy, by.role()) && (!by.isNode() || row.Kind.About() == events.AboutUnit) &&
 					(row.Kind.About() != events.AboutService || about == by.name) {
 					continue // about whom it is to say it
 				}
@@ -261,7 +261,7 @@ func (m *matrix) othersWords() (tries []try) {
 // own returns the subject on which an attacker may say a kind, and whether he may.
 func (a *attacker) own(row events.Row) (id string, may bool) {
 	switch row.Kind.About() {
-	case events.AboutNode:
+	case events.AboutNode, events.AboutLink:
 		id = a.key
 	case events.AboutService:
 		id = a.name

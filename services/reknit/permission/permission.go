@@ -93,7 +93,7 @@ func said(speaker, cluster, id string) []string {
 		switch about := row.Kind.About(); {
 		case about == events.AboutService:
 			subject = speaker
-		case about == events.AboutNode && speaker == Node:
+		case speaker == Node && about != events.AboutUnit: // a link, too, that it asks for
 			subject = id
 		}
 		subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: subject}.SubjectName())

@@ -39,7 +39,10 @@ func TestWhoSaysARowMayPublishItAndNobodyElse(t *testing.T) {
 	for speaker, rights := range everybody() {
 		for _, row := range events.Catalogue {
 			own := map[events.About]string{events.AboutNode: "n1", events.AboutService: speaker}[row.Kind.About()]
-			if own == "" {
+			switch {
+			case speaker == Node && row.Kind.About() == events.AboutLink:
+				own = "n1"
+			case own == "":
 				own = "other"
 			}
 			event := events.Event{Kind: row.Kind, Cluster: cluster, Subject: own}
@@ -59,6 +62,7 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		{"node", events.PulseSubject("another", "n1")},
 		{"node", "_INBOX.n2.reply"},
 		{"node", events.ProbeSubject(cluster, "n2")},
+		{"node", events.EventSubject(cluster, events.DisconnectRequested, "link-of-n2")},
 		{"node", events.RelaySubject(cluster, "n2", "n3")},
 		{"node", events.KeepSubject(cluster, "n2", "n3")},
 		{"node", events.PreCopySubject(cluster, "n2", "n3")},
