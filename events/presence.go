@@ -215,12 +215,25 @@ func fillsOf(t reflect.Type) (indices []int) {
 	return indices
 }
 
-// Brief cuts a reason to what may travel, behind a whole character.
-func Brief(reason string) string {
-	reason = strings.ToValidUTF8(reason, "?")
-	end := min(len(reason), mostReason)
-	for end < len(reason) && !utf8.RuneStart(reason[end]) {
+// Brief cuts a reason to what may travel.
+func Brief(reason string) string { return Shorten(reason, mostReason) }
+
+const cut = "…" // stands for what was cut out of a text
+
+// Shorten cuts a text in its middle, between whole characters, where it has more bytes than most: an error begins with what failed and
+// ends with the cause.
+func Shorten(text string, most int) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= most {
+		return text
+	}
+	end := (most - len(cut)) / 2
+	begin := len(text) - (most - len(cut) - end)
+	for !utf8.RuneStart(text[end]) {
 		end--
 	}
-	return reason[:end]
+	for begin < len(text) && !utf8.RuneStart(text[begin]) {
+		begin++
+	}
+	return text[:end] + cut + text[begin:]
 }

@@ -221,7 +221,7 @@ func (m stored) quarantine(err error) *Refusal {
 		return nil
 	}
 	return &Refusal{
-		Reason: why.reason, Detail: fmt.Sprintf("%.512s", why.detail), Subject: m.subject,
+		Reason: why.reason, Detail: events.Shorten(why.detail, 512), Subject: m.subject,
 		Excerpt: bytes.Clone(m.data[:min(len(m.data), events.QuarantineBytes)]), Bytes: len(m.data),
 	}
 }

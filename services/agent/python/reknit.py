@@ -48,6 +48,7 @@ _NO_OTHER = "REKNIT_AGENT_IS_PARENT" in os.environ  # agent: whom it started is 
 _END_SECONDS = 60  # for an interpreter to end after an error that nobody caught
 _FAIL_SECONDS = 2  # for an agent to hear which error that was
 _MOST_REASON = 1024  # characters of it
+_MOST_BROKEN = 256  # characters of why a step was not made
 _MOST_OUTVOTED = 256  # nodes that are named at once
 _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script is wrong then
 
@@ -157,6 +158,14 @@ def expect_whole(name, value, least, most=_MOST_WHOLE):
 def _expect(name, value, holds, expected):
     if not holds:
         raise mistaken(Refused, f"{name}: expected {expected}, got {value!r:.80}")
+
+
+def _shortened(text, most):
+    """A text of so many characters at most, cut in its middle: an error begins with what failed and ends with the cause."""
+    if len(text) <= most:
+        return text
+    end = (most - 1) // 2
+    return text[:end] + "…" + text[end + 1 - most:]
 
 
 def _expect_node(node):
@@ -505,9 +514,9 @@ class Step:
             self.give_up("the cluster gave it up")
         report = {"done": self.index, "ready": self._ready}
         if isinstance(self._why, Disagreement):  # each one's word counts, though another one's came first
-            report.update(broken=self.given_up[:256], outvoted=self._why.outvoted, tied=not self._why.outvoted)
+            report.update(broken=_shortened(self.given_up, _MOST_BROKEN), outvoted=self._why.outvoted, tied=not self._why.outvoted)
         elif not self.aborted:
-            report["broken"] = self.given_up[:256]
+            report["broken"] = _shortened(self.given_up, _MOST_BROKEN)
         return report
 
 
@@ -756,7 +765,7 @@ class _Agent:
 
     def _fail(self, reason, in_step):
         """Tells the agent which error ends the script, and whether it came in a step that was not to be given up."""
-        told = json.dumps({"reason": reason[:_MOST_REASON], "inStep": in_step}).encode()
+        told = json.dumps({"reason": _shortened(reason, _MOST_REASON), "inStep": in_step}).encode()
         connection = _Connection(self._dial)
         connection.connect()
         connection.sock.settimeout(_FAIL_SECONDS)

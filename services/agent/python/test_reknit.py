@@ -423,15 +423,16 @@ class WithAnAgent(unittest.TestCase):
             step.give_up("others would apply other things")
             self.assertEqual(answered, step._report()["ready"])
 
-    def test_of_an_error_as_long_as_a_page_its_beginning_is_told(self):
+    def test_of_an_error_as_long_as_a_page_its_beginning_and_its_end_are_told(self):
         for error in (RuntimeError, reknit.Disagreement):
             self.agent.step(0)
             self.agent.order("finished")
             for step in self.join().steps(State()):
                 with step.abortable():
-                    raise error("why, " + "and where, " * 1000)
+                    raise error("why, " + "and where, " * 1000 + "and the cause")
             self.agent.report()
-            self.assertEqual(("why, " + "and where, " * 1000)[:256], self.agent.report()["broken"])
+            broken = self.agent.report()["broken"]
+            self.assertEqual((256, "why, and where", "and the cause"), (len(broken), broken[:14], broken[-13:]))
 
     def test_a_loss_that_is_no_number_ends_nothing_and_is_told(self):
         self.agent.step(0)

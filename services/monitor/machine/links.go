@@ -1,7 +1,6 @@
 package machine
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -47,7 +46,7 @@ func outcomeOf(answer *events.ProbeAnswer) detect.Outcome {
 func (m *Machine) breakLink(pair events.Pair, answer *events.ProbeAnswer, at time.Time) []events.Event {
 	reason := "both ends report it"
 	if answer != nil {
-		reason = fmt.Sprintf("reported, and a probe failed: %.256s", answer.Error)
+		reason = "reported, and a probe failed: " + events.Shorten(answer.Error, 256)
 	}
 	m.link(pair).Lost = true
 	delete(m.reports, pair)

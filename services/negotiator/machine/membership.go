@@ -161,11 +161,8 @@ func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
 	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node, Reason: inShort(leave.Reason)}, urgency)
 }
 
-// inShort is what openings carry of the reason of each leave: its first 256 characters. A thousand may leave at a time.
-func inShort(reason string) string {
-	characters := []rune(reason)
-	return string(characters[:min(len(characters), 256)])
-}
+// inShort is what openings carry of the reason of each leave. A thousand may leave at a time.
+func inShort(reason string) string { return events.Shorten(reason, 256) }
 
 func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
 	m.state.Failures, m.state.Returns = lost.FailuresPerNodeSecond, lost.SecondsUntilReturn

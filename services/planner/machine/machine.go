@@ -143,7 +143,7 @@ func (m *Machine) weigh(question Question, found Found, replies []Reply) (*event
 	best, considered := all[0], append(judged.doubted(weighed(all)), judged.refused...)
 	if len(found.Candidates) > 0 {
 		for _, silent := range m.settings.Policy.Unanswered(s, found.Candidates) {
-			considered = append(considered, events.Candidate{Policy: silent.Policy, Rejected: fmt.Sprintf("%.512s", silent.Reason)})
+			considered = append(considered, events.Candidate{Policy: silent.Policy, Rejected: events.Shorten(silent.Reason.Error(), 512)})
 		}
 	}
 	if best.Policy == policy.Waiting {

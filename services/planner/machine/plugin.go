@@ -28,7 +28,7 @@ func judge(request events.PlanRequest, s policy.Situation, replies []Reply) judg
 	for _, reply := range replies {
 		candidate, claim, err := judgeOne(request, s, reply)
 		if err != nil {
-			j.refused = append(j.refused, events.Candidate{Policy: reply.Plugin, Rejected: fmt.Sprintf("%.512s", err)})
+			j.refused = append(j.refused, events.Candidate{Policy: reply.Plugin, Rejected: events.Shorten(err.Error(), 512)})
 			continue
 		}
 		j.candidates = append(j.candidates, candidate)

@@ -2,7 +2,6 @@ package changes
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -257,7 +256,7 @@ func (r *Record) withdraw(node, incarnation string) {
 // What is remembered of a log in which nothing is committed, and much is asked for and refused.
 const (
 	mostCauses   = 1 << 14
-	mostReason   = 256 // characters of a cause's
+	mostReason   = 256 // bytes of a cause's
 	mostRefusals = 256 // of a generation
 	mostAttempts = 64  // of a generation
 )
@@ -269,7 +268,7 @@ func (r *Record) note(id string, noted cause) {
 		middle := byAge[len(byAge)/2].logged
 		maps.DeleteFunc(r.causes, func(_ string, c cause) bool { return !c.logged.After(middle) })
 	}
-	noted.reason = fmt.Sprintf("%.*s", mostReason, noted.reason)
+	noted.reason = events.Shorten(noted.reason, mostReason)
 	r.causes[id] = noted
 }
 

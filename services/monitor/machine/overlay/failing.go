@@ -73,7 +73,7 @@ func (s Snapshot) SaysFailing(now time.Time) (says, todo string) {
 	}
 	first := s.Failing[0]
 	return fmt.Sprintf("%s cannot write snapshots to %s, since %s, %v ago: %s (%s)", who, s.Tier, since.Local().Format("15:04:05"),
-		now.Sub(since).Round(time.Second), short(first.Reason), first.Finding), cmp.Or(mends[first.Finding], mends["other"])
+		now.Sub(since).Round(time.Second), events.Shorten(first.Reason, mostReason), first.Finding), cmp.Or(mends[first.Finding], mends["other"])
 }
 
 // mends says what helps against a finding.
@@ -85,11 +85,4 @@ var mends = map[string]string{
 	"other":     "see the logs of the agents (snapshot not written)",
 }
 
-const mostReason = 200 // characters, in a line
-
-func short(reason string) string {
-	if characters := []rune(reason); len(characters) > mostReason {
-		return string(characters[:mostReason]) + "…"
-	}
-	return reason
-}
+const mostReason = 200 // bytes, in a line

@@ -91,10 +91,10 @@ func TestWhoCannotWriteSnapshotsIsNamedSinceItToldSoUntilItWritesAgainOrItsProce
 		event.Logged = at
 		o.Take(event)
 	}
-	plan, units := events.Digest([]byte("plan")), []events.Range{{End: 2}}
+	plan, units, reason := events.Digest([]byte("plan")), []events.Range{{End: 2}}, "no room: no space left on device"
 	fails := func(node, finding string) {
 		say(events.SnapshotFailed, node, &events.SnapshotFailure{Node: node, Tier: "disk", Step: 20, Plan: plan, Units: units,
-			Finding: finding, Reason: "no room: no space left on device", Tiers: []string{"disk"}})
+			Finding: finding, Reason: reason, Tiers: []string{"disk"}})
 	}
 	says := func() string {
 		says, todo := o.Snapshots()[0].SaysFailing(at)
@@ -106,6 +106,11 @@ func TestWhoCannotWriteSnapshotsIsNamedSinceItToldSoUntilItWritesAgainOrItsProce
 	if got := says(); !strings.HasPrefix(got, "s1, s2 cannot write snapshots to disk, since ") ||
 		!strings.Contains(got, "2m0s ago: no room: no space left on device (full) make room there") {
 		t.Errorf("it says %q", got)
+	}
+	reason = "no room: nothing is left to give up: write " + strings.Repeat("/very/long", 30) + ": no space left on device"
+	fails("s1", "full")
+	if got := says(); !strings.Contains(got, "ago: no room: nothing is left") || !strings.Contains(got, "long: no space left on device (full) make room") {
+		t.Errorf("of a long reason it says %q", got)
 	}
 	if tier := o.Snapshots()[0]; !tier.Late(20) {
 		t.Errorf("none was ever complete: %+v", tier)
