@@ -35,7 +35,7 @@ type takenShare struct {
 // What was taken is to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
-	s.newest, s.complete = historyOf(task), task.Complete
+	s.newest, s.complete, s.plan = historyOf(task), task.Complete, task.Plan
 	s.mutex.Unlock()
 	s.keepMemory()
 	taken := &Taken{snapshots: s, task: task}
@@ -178,10 +178,10 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	if s.owner.Written != nil {
 		s.owner.Written(t.name, part.ID, rangesOf(unitsOf(units)))
 	}
-	sweeps := task.Plan.Nodes[0].Node == s.owner.Node
-	err = t.retire(ctx, s.knows(t.name), func(node string) bool {
+	sweeps, known := task.Plan.Nodes[0].Node == s.owner.Node, s.knows(t.name)
+	err = t.retire(ctx, known, func(node string) bool {
 		_, lives := task.Plan.Member(node)
-		return t.units == 0 || node == s.owner.Node || sweeps && !lives
+		return !t.isOthers(node, s.owner.Node, known) || sweeps && !lives
 	})
 	if err != nil {
 		s.warn("obsolete snapshots not removed", t, task.Step, err)
@@ -199,7 +199,7 @@ func unitsOf(units []Unit) (numbers []int) {
 func (s *Snapshots) knows(tier string) known {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return known{s.newest, s.complete[tier]}
+	return known{s.newest, s.complete[tier], s.plan}
 }
 
 // knowsBeside returns what is known when a neighbour writes under a plan. Under one that this node has not captured

@@ -3,11 +3,14 @@ package snapshots
 import (
 	"bytes"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/retention"
 )
 
 func TestSnapshotsOfAnotherJobAreNotRead(t *testing.T) {
@@ -43,5 +46,36 @@ func TestAJobThatFindsAnothersSnapshotsSaysSo(t *testing.T) {
 	}
 	if says("job") || !says("longer") {
 		t.Errorf("expected a word for another job, and none for the same: %s", &told)
+	}
+}
+
+// The README has several agents of one machine share a folder. Each took what another was just writing for the rest of a write that ended.
+func TestNodesThatShareAFolderRemoveNothingOfEachOtherWhileBothHaveAPlace(t *testing.T) {
+	s := newScene(t)
+	share := func(settings *Settings) { settings.Folder, settings.MaxBytes = s.shared, 5000 }
+	a, b := s.open("a", share), s.open("b", share)
+	partOf := func(node string, step uint64) string {
+		return filepath.Join(s.shared, a.prefix(), folder(retention.ID{Step: step, Plan: s.digest()}, node))
+	}
+	for step := uint64(8); step <= 24; step += 8 {
+		s.captures(b, machine.DiskTier, step, 2, 3)
+	}
+	if err := os.Remove(filepath.Join(partOf("b", 24), manifestName)); err != nil { // b has not written it to its end
+		t.Fatal(err)
+	}
+	for step := uint64(8); step <= 40; step += 8 {
+		s.captures(a, machine.DiskTier, step, 0, 2)
+	}
+	for step := uint64(8); step <= 24; step += 8 {
+		if files, err := os.ReadDir(partOf("b", step)); err != nil || len(files) == 0 {
+			t.Errorf("of what b wrote at step %d is left: %v, %v", step, files, err)
+		}
+	}
+	s.plan.Nodes = s.plan.Nodes[:1]
+	s.tells(32)
+	s.tells(40)
+	s.captures(a, machine.DiskTier, 48, 0, 2)
+	if files, err := os.ReadDir(partOf("b", 8)); err == nil && len(files) > 0 {
+		t.Errorf("of what b wrote, which has no place any more, is left: %v", files)
 	}
 }

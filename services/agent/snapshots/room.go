@@ -106,13 +106,12 @@ func (t *tier) giveUp(ctx context.Context, part retention.Part, complete []reten
 	return true, t.remove(ctx, []retention.Part{part})
 }
 
-// own returns the parts that are this node's to retire, of a tier that all read those that it wrote, and which snapshots
-// are complete. Only those of the node's own plan are its, and the bound is for these, if parts are written under what looks
-// like a later plan: the hub's clock may have been set back.
+// own returns the parts that are this node's to retire, and which snapshots are complete. Only those of the node's own plan are its, and
+// the bound is for these, if parts are written under what looks like a later plan: the hub's clock may have been set back.
 func (t *tier) own(lies lying, node string, known known) (own []retention.Part, complete []retention.ID) {
 	isOutdone := known.history.IsOutdone(lies.begun)
 	others := func(part retention.Part) bool {
-		return t.units > 0 && part.Node != node || isOutdone && part.Plan != known.history.Plan
+		return t.isOthers(part.Node, node, known) || isOutdone && part.Plan != known.history.Plan
 	}
 	return slices.DeleteFunc(slices.Clone(lies.parts), others), t.complete(lies, known)
 }

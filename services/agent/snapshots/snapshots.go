@@ -70,6 +70,7 @@ type Snapshots struct {
 	mutex      sync.Mutex
 	newest     retention.History         // by the last Capture
 	complete   map[string][]retention.ID // by tier, as the cluster said by then, the newest first
+	plan       *events.Plan              // likewise
 	readable   map[unitOf][]place        // by the last List, the nearest first
 	unreadable map[place]bool            // units of places that are not what they should be
 }

@@ -87,6 +87,17 @@ var errOutdone = errors.New("parts are written here under a plan that the log to
 type known struct {
 	history  retention.History
 	complete []retention.ID
+	plan     *events.Plan // in force; nil: nobody knows
+}
+
+// isOthers reports whether what a node wrote is left to it by another: all that is in the bucket, and in a folder, which agents of one
+// machine may share, what a node with a place wrote. In memory is what neighbours have kept here.
+func (t *tier) isOthers(of, node string, known known) bool {
+	hasPlace := false
+	if known.plan != nil {
+		_, hasPlace = known.plan.Member(of)
+	}
+	return of != node && t.name != machine.MemoryTier && (t.units > 0 || hasPlace)
 }
 
 // mark writes down that parts are written under a plan, once.
