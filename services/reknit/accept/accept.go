@@ -40,6 +40,7 @@ func Command() *cobra.Command {
 	})
 	o.live.Add(accept.Flags())
 	accept.Flags().StringVar(&o.reason, "reason", "accepted by a user", "that the log keeps")
+	tell.Yes(accept)
 	command := tell.Command(&cobra.Command{
 		Use: "log", Short: "accept a log that is an older one",
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },

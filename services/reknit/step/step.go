@@ -68,6 +68,7 @@ func release(use, short, long string, skip bool) *cobra.Command {
 	})
 	o.live.Add(command.Flags())
 	command.Flags().StringVar(&o.reason, "reason", "asked by "+whoami(), "that the log keeps")
+	tell.Yes(command)
 	return command
 }
 

@@ -78,7 +78,7 @@ func TestASkipNamesTheHoldAndWhoAsksAndTellsWhichSamplesArePassedOver(t *testing
 			t.Errorf("asked for %+v", request)
 		}
 		h.say(events.StepReleased, &events.Release{Hold: 2, Step: 30, Samples: samples, Skip: true, Reason: request.Reason})
-	}, "skip")
+	}, "skip", "--yes")
 	if err != nil || !strings.HasPrefix(printed, "samples 360 to 371 are passed over: step 30 trains what comes behind them (asked by ") {
 		t.Errorf("%v, %s", err, printed)
 	}
