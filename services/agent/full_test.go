@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,8 +51,8 @@ func TestWhatKeepsSnapshotsFromBeingWrittenIsSaidHoweverLongTheLogIsFull(t *test
 }
 
 // The kit of an older installation lets a node say nothing of it, and what else there is to say must not wait for that.
-func TestWhatAKitDoesNotLetANodeSayOfSnapshotsIsGivenUp(t *testing.T) {
-	usual := withdrawTime
+func TestWhatAKitDoesNotLetANodeSayOfSnapshotsIsGivenUpAndToldOnce(t *testing.T) {
+	log, usual := recorded(t), withdrawTime
 	t.Cleanup(func() { withdrawTime = usual })
 	withdrawTime = 100 * time.Millisecond
 	failed := events.Event{Kind: events.SnapshotFailed, Cluster: "c", Subject: "n1"}
@@ -76,8 +77,15 @@ func TestWhatAKitDoesNotLetANodeSayOfSnapshotsIsGivenUp(t *testing.T) {
 	said := session.machine.Unwritten(time.Now(), machine.DiskTier, id, []events.Range{{End: 1}}, machine.FullFinding, "no room")
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	if session.sayFact(ctx, said); ctx.Err() != nil {
-		t.Error("what else there is to say waits for it")
+	for range 3 {
+		if session.sayFact(ctx, said); ctx.Err() != nil {
+			t.Error("what else there is to say waits for it")
+		}
+	}
+	for words, times := range map[string]int{"provision again": 1, "event not said": 0, "msg=NATS": 1} {
+		if count := strings.Count(log.String(), words); count != times {
+			t.Errorf("%q is told %d times, expected %d:\n%s", words, count, times, log)
+		}
 	}
 }
 

@@ -144,28 +144,43 @@ func (s *Session) sayFacts() {
 	}
 }
 
-// sayFact says a fact. The kit of an older installation lets a node say nothing of what keeps snapshots from being written: that is given
-// up where the hub says so, and waits for a hub that is away. A request to remove a part is given up with its answer.
+// sayFact says a fact. A request to remove a part is given up with its answer.
 func (s *Session) sayFact(ctx context.Context, event events.Event) {
 	switch event.Kind {
 	case events.WithdrawalRequested:
-		_ = s.sayWithin(ctx, event) // the log tells
+		s.logUnsaid(ctx, event, s.sayWithin(ctx, event))
 	case events.SnapshotFailed, events.SnapshotResumed:
-		err := s.sayWithin(ctx, event)
-		for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !s.mayNotSay(event.SubjectName()) {
-			err = s.sayWithin(ctx, event)
-		}
-		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
-			s.mutex.Lock()
-			s.machine.Untold(event)
-			s.mutex.Unlock()
-		}
+		s.sayUnwritten(ctx, event)
 	default:
 		s.say(ctx, event)
 	}
 }
 
-// sayWithin says an event as say does, but no longer than a cluster takes that answers. The log tells what was not said.
+// sayUnwritten says what keeps snapshots from being written, or that nothing does any more, and waits for a hub that is away. The kit of
+// an older installation lets a node say nothing of it: that is told once, and not tried again.
+func (s *Session) sayUnwritten(ctx context.Context, event events.Event) {
+	if s.oldKit {
+		return
+	}
+	err := s.sayWithin(ctx, event)
+	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		if s.oldKit = s.mayNotSay(event.SubjectName()); s.oldKit {
+			slog.Warn("this node may not tell the cluster why its snapshots are not written, so that reknit status does not: provision again, "+
+				"its kit is older than that event", "node", s.config.Node, "event", event.Kind)
+			return
+		}
+		s.logUnsaid(ctx, event, err)
+		err = s.sayWithin(ctx, event)
+	}
+	s.logUnsaid(ctx, event, err)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		s.mutex.Lock()
+		s.machine.Untold(event)
+		s.mutex.Unlock()
+	}
+}
+
+// sayWithin says an event as insist does, but no longer than a cluster takes that answers.
 func (s *Session) sayWithin(ctx context.Context, event events.Event) error {
 	limited, cancel := context.WithTimeout(ctx, withdrawTime)
 	defer cancel()
@@ -173,7 +188,6 @@ func (s *Session) sayWithin(ctx context.Context, event events.Event) error {
 	if limited.Err() != nil && err != nil {
 		err = fmt.Errorf("%w: %w", limited.Err(), err)
 	}
-	s.logUnsaid(ctx, event, err)
 	return err
 }
 

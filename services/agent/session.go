@@ -55,6 +55,7 @@ type Session struct {
 	fetches  map[int]*sync.Mutex     // by unit: held while it is fetched
 	facts    map[string]events.Event // to be said, by kind: digests, profiles, paces, and parts of snapshots by tier
 	telling  bool                    // facts are being said
+	oldKit   bool                    // it lets the node say nothing of what keeps snapshots from being written; whoever says facts knows
 	heard    heard
 	ended    error
 	finishes bool // training has stopped, and a snapshot of that step may be under way to a second tier
