@@ -152,10 +152,18 @@ func (o options) ask(ctx context.Context, b *bus.Bus, names *overlay.Names, out 
 		fmt.Fprintln(out, "training "+o.goesOn()+": nodes that wait begin at once; for others start the scripts again")
 		if silent := waiting.granted.Silent; len(silent) > 0 {
 			fmt.Fprintf(out, "nobody knows that these have ended: %s. What they hold, to step %d or further, counts for nothing: end them\n",
-				names.Shown(strings.Join(silent, ", ")), waiting.granted.Step)
+				names.Shown(strings.Join(silent, ", "))+beyond(silent), waiting.granted.Step)
 		}
 	}
 	return err
+}
+
+// beyond says that there may be more nodes than are named, where as many are as may be.
+func beyond(silent []string) string {
+	if len(silent) < events.MostSilent {
+		return ""
+	}
+	return ", and perhaps more"
 }
 
 // answer is what the negotiator says to a request.

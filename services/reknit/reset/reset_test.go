@@ -2,6 +2,7 @@ package reset
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -141,6 +142,18 @@ func TestWhoMayLiveAndTheStepThatIsGivenUpAreToldBeforeAndAfter(t *testing.T) {
 	printed, err = s.run("", "--yes")
 	if err != nil || !strings.Contains(printed, "nobody knows that these have ended: n1") || !strings.Contains(printed, "to step 57") {
 		t.Errorf("after: %q, %v", printed, err)
+	}
+}
+
+func TestWhereAsManyAreNamedAsMayBeThereMayBeMore(t *testing.T) {
+	var silent []string
+	for i := range events.MostSilent {
+		silent = append(silent, fmt.Sprintf("n%d", i))
+	}
+	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r", Step: 57, Silent: silent})
+	s.plan()
+	if printed, err := s.run("", "--yes"); err != nil || !strings.Contains(printed, "n63, and perhaps more. What they hold") {
+		t.Errorf("%q, %v", printed, err)
 	}
 }
 
