@@ -307,11 +307,15 @@ class State:
     def check(self):
         """Raises an error where a script has changed what only a step may change, or keeps what cannot move."""
         self.check_parameters()
+        self.check_tensors()
+        self._encoded()
+
+    def check_tensors(self):
+        """Raises TypeError where training would change another tensor than those with which the process joined."""
         replaced = next(filter(None, (kept.replaced() for kept in self.kept)), None) or self._moved()
         if replaced:
             raise TypeError(f"{replaced}: expected the tensors with which the process joined, got another one: put values into "
                             "them (copy_), and load checkpoints before reknit_torch.join")
-        self._encoded()
 
     def check_parameters(self):
         """Raises WrongOrder where a parameter was changed since the step began."""
@@ -328,7 +332,7 @@ class State:
         return None
 
     def _moved(self):
-        """Returns the name of a parameter or buffer that is another one than at the join, or None."""
+        """Returns the name of a parameter or buffer that is another one than at the join, or of a new parameter; or None."""
         now = {id(value) for module in self.modules.values() for value in (*module.parameters(), *module.buffers())}
         slots = {id(slot) for kept in self.kept for own in kept.slots.values() for slot in own.values()}
         for pairs in self.pairs:
@@ -338,6 +342,9 @@ class State:
                 gone = id(tensor) not in now and id(tensor) not in slots
                 if gone or self.mapped and id(tensor) in self._in_place and tensor.data_ptr() != view.data_ptr():
                     return self._names[id(tensor)]
+        for name, parameter in self.model.named_parameters():
+            if id(parameter) not in self._names and f"model.{name}" not in self.ignore and parameter.numel():
+                return f"model.{name}"  # nobody would sum its gradients
         return None
 
 

@@ -140,7 +140,11 @@ class Job:
         self.profile = self._profile()
 
     def _profile(self):
-        """Returns what measures this process under the plan. A unit takes what the modules take whose first parameters it has."""
+        """Returns what measures this process under the plan. A unit takes what the modules take whose first parameters it has.
+
+        Raises TypeError where a parameter is another one than at the join.
+        """
+        self.state.check_tensors()
         unit_of = {id(tensor): unit for unit, tensors in enumerate(self.state.units) for tensor, _, _ in tensors}
         modules = [(unit_of[id(next(module.parameters()))], module)
                    for module in reknit_profile.modules_with_parameters(self.state.model)]

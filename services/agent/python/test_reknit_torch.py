@@ -556,11 +556,17 @@ class WrongUse(unittest.TestCase):
         for replace in (
                 lambda: setattr(self.model[0], "weight", torch.nn.Parameter(torch.zeros(5, 3))),
                 lambda: setattr(self.model[0].weight, "data", torch.zeros(5, 3)),
+                lambda: self.model[0].register_parameter("scale", torch.nn.Parameter(torch.ones(1))),
                 lambda: self.optimizer.load_state_dict(copy.deepcopy(self.optimizer.state_dict()))):  # as a checkpoint has it
             self.setUp()
             with self.assertRaisesRegex(TypeError, "expected the tensors with which the process joined"):
                 self.train(after=replace)
             self.assertEqual(1, self.job.plane.done)
+
+    def test_a_parameter_that_is_replaced_before_the_first_step_is_named(self):
+        self.model[0].weight = torch.nn.Parameter(torch.zeros(5, 3))
+        with self.assertRaisesRegex(TypeError, "model.0.weight: expected the tensors with which the process joined"):
+            self.train()
 
 
 class SavedModel(unittest.TestCase):
