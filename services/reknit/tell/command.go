@@ -46,7 +46,9 @@ func Command(c *cobra.Command) *cobra.Command {
 }
 
 // Yes has a command that asks nothing take --yes, as those do that ask: whoever writes a script gives it to each.
-func Yes(c *cobra.Command) { c.Flags().Bool("yes", false, "changes nothing, for this command never asks") }
+func Yes(c *cobra.Command) {
+	c.Flags().Bool("yes", false, "changes nothing, for this command never asks")
+}
 
 func flagsOnly(_ *cobra.Command, given []string) error {
 	if len(given) > 0 {
