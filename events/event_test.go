@@ -27,7 +27,8 @@ func TestARepeatedCauseSaysTheSameEvent(t *testing.T) {
 // The reason of a full disk was cut before "no space left on device", behind paths and temporary names.
 func TestATextIsCutInItsMiddle(t *testing.T) {
 	for text, expected := range map[string]string{
-		"no room: write unit-4: no space left": "no room: …pace left", "no room": "no room", "日本日本日本日本": "日本日…本日本", "\xff\xfe": "?",
+		"no room: write unit-4: no space left": "no room: …pace left", "no room": "no room",
+		"日本日本日本日本": "日本日…本日本", "\xff\xfe": "?",
 	} {
 		if cut := Shorten(text, 21); cut != expected {
 			t.Errorf("%q is cut to %q: expected %q", text, cut, expected)

@@ -82,7 +82,7 @@ func TestWhatAKitDoesNotLetANodeSayOfSnapshotsIsGivenUpAndToldOnce(t *testing.T)
 			t.Error("what else there is to say waits for it")
 		}
 	}
-	for words, times := range map[string]int{"provision again": 1, "event not said": 0, "msg=NATS": 1} {
+	for words, times := range map[string]int{"again, its kit is older": 1, "event not said": 0, "msg=NATS": 1} {
 		if count := strings.Count(log.String(), words); count != times {
 			t.Errorf("%q is told %d times, expected %d:\n%s", words, count, times, log)
 		}

@@ -165,8 +165,8 @@ func (s *Session) sayUnwritten(ctx context.Context, event events.Event) {
 	err := s.sayWithin(ctx, event)
 	for errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		if s.oldKit = s.mayNotSay(event.SubjectName()); s.oldKit {
-			slog.Warn("this node may not tell the cluster why its snapshots are not written, so that reknit status does not: provision again, "+
-				"its kit is older than that event", "node", s.config.Node, "event", event.Kind)
+			slog.Warn("this node may not tell the cluster why its snapshots are not written, and reknit status does not know: provision "+
+				"again, its kit is older than that event", "node", s.config.Node, "event", event.Kind)
 			return
 		}
 		s.logUnsaid(ctx, event, err)

@@ -36,7 +36,9 @@ var scenes = map[string][]scene{
 	"ReknitNobodyActs":         {{"1m", "45s", copies("acting", "0x240", "0x240")}},
 	"ReknitMessagesRefused":    {{"5m", "1m", refused("0x4 1x240")}, {"", "20m", refused("7x240")}},
 	"ReknitChangesWithoutEnd":  {{"20m", "9m", aborted("0+1x240")}, {"", "30m", aborted("0x40 9x200")}},
-	"ReknitNodesFailAgain":     {{"15m", "45s", delayed("0 1 2 2 3x300")}, {"", "20m", delayed("0 1 2x240")}, {"", "80m", delayed("0 3x400")}},
+	"ReknitNodesFailAgain": {
+		{"15m", "45s", delayed("0 1 2 2 3x300")}, {"", "20m", delayed("0 1 2x240")}, {"", "80m", delayed("0 3x400")},
+	},
 	"ReknitNodesMissing": {
 		{"5m", "4m", nodes("suspected", "1x240")}, {"5m", "4m", nodes("silent", "1x240")}, {"5m", "4m", nodes("lost", "1x240")},
 		{"", "20m", nodes("training", "9x240")}, {"", "20m", nodes("lost", "0x240")},

@@ -73,7 +73,8 @@ func (s Snapshot) SaysFailing(now time.Time) (says, todo string) {
 	}
 	first := s.Failing[0]
 	return fmt.Sprintf("%s cannot write snapshots to %s, since %s, %v ago: %s (%s)", who, s.Tier, since.Local().Format("15:04:05"),
-		now.Sub(since).Round(time.Second), events.Shorten(first.Reason, mostReason), first.Finding), cmp.Or(mends[first.Finding], mends["other"])
+			now.Sub(since).Round(time.Second), events.Shorten(first.Reason, mostReason), first.Finding),
+		cmp.Or(mends[first.Finding], mends["other"])
 }
 
 // mends says what helps against a finding.

@@ -109,7 +109,8 @@ func TestWhoCannotWriteSnapshotsIsNamedSinceItToldSoUntilItWritesAgainOrItsProce
 	}
 	reason = "no room: nothing is left to give up: write " + strings.Repeat("/very/long", 30) + ": no space left on device"
 	fails("s1", "full")
-	if got := says(); !strings.Contains(got, "ago: no room: nothing is left") || !strings.Contains(got, "long: no space left on device (full) make room") {
+	if got := says(); !strings.Contains(got, "ago: no room: nothing is left") ||
+		!strings.Contains(got, "long: no space left on device (full) make room") {
 		t.Errorf("of a long reason it says %q", got)
 	}
 	if tier := o.Snapshots()[0]; !tier.Late(20) {
