@@ -63,6 +63,7 @@ func (m *Machine) madeNothing() bool {
 // inherit hears what the process of a node tells of the one before it, whose state it has. It counts, too, if the node is refused.
 func (m *Machine) inherit(join events.Join) {
 	delete(m.state.Missed, join.Node)
+	m.hearsPast(join)
 	past := join.Trained
 	before, was := m.before(join.Node)
 	if past == nil || !was {
@@ -208,7 +209,8 @@ func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
 func (m *Machine) forgetTraining(reset *events.JobReset, now time.Time) {
 	m.state.Reset, m.state.Complete, m.state.Stop = reset, nil, nil
 	m.state.Ended, m.state.EndTold, m.state.Finals = now, now, nil
-	m.state.Paused, m.state.Ask, m.state.Lacking, m.state.Recall = true, false, time.Time{}, recall{}
+	m.state.Paused, m.state.Ask, m.state.Lacking = true, false, time.Time{}
+	m.state.Recall = recall{Told: m.state.Recall.Told, Floor: m.state.Recall.Floor}
 	m.state.Poison = poison{Holds: m.state.Poison.Holds}
 	m.state.Hold = hold{Ever: m.state.Hold.Ever}
 	m.forgetCosts()

@@ -51,6 +51,9 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		return slices.Contains(under.Opening.Changes, change)
 	})
 	m.state.History = m.state.History.From(m.state.PlanDigest, plan.ResumeStep)
+	if plan.Parent != m.state.PlanDigest { // which nobody could tell any more
+		m.state.History = m.state.History.From(plan.Parent, plan.ResumeStep)
+	}
 	m.state.Plan, m.state.PlanDigest, m.state.Message, m.state.Negotiation = plan, digest, under.Message, nil
 	m.state.Data = m.state.Data.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	if under.Opening.Abandon {
@@ -79,7 +82,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 func (m *Machine) finalPlan() *events.Plan {
 	under := m.state.Negotiation
 	plan := *under.Plan
-	plan.Cluster, plan.Generation, plan.Parent = m.settings.Cluster, under.Opening.Generation, m.state.PlanDigest
+	plan.Cluster, plan.Generation, plan.Parent = m.settings.Cluster, under.Opening.Generation, m.parentOf(under.Opening.Generation)
 	plan.Nodes = m.nodesOf(under)
 	plan.Relays = m.state.relays(plan.Nodes)
 	plan.ResumeStep, plan.Snapshot = under.StopStep, under.Snapshot.Plan

@@ -22,6 +22,8 @@ func (m *Machine) openDue(cause events.Event) []events.Event {
 		return m.heed(cause)
 	case m.regroups(cause):
 		return nil
+	case m.remembersPlan():
+		return m.takeRemembered(cause)
 	case m.state.Poison.Held != nil && !m.mayBegin(): // else nobody has a state that it could cost
 		return m.holdStep(cause)
 	case m.isOutdone():
@@ -45,6 +47,7 @@ func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) [
 	if m.state.Paused && m.state.Stopped.IsZero() {
 		m.state.Stopped = cause.Logged
 	}
+	m.raiseFloor()
 	generation := m.known() + 1
 	under := &negotiation{
 		ID:    nameOf(generation, cause),

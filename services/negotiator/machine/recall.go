@@ -30,18 +30,21 @@ const (
 
 // recall is how far the machine is with a plan that the log has lost.
 type recall struct {
-	Gathers  bool   `json:"gathers,omitempty"`  // those who trained are given the time to come
-	Gathered bool   `json:"gathered,omitempty"` // they have had it
-	Few      few    `json:"few,omitzero"`
-	Taken    uint64 `json:"taken,omitempty"`    // generation of the plan that was recalled, since which nothing was committed
-	Accepted bool   `json:"accepted,omitempty"` // an operator accepts that the log is older than what nodes trained
+	Told     map[string]events.Trained `json:"told,omitempty"`     // by node: under plans that the log does not have
+	Floor    events.Trained            `json:"floor,omitzero"`     // the plan behind which generations go on; zero: that in force
+	Gathers  bool                      `json:"gathers,omitempty"`  // those who trained are given the time to come
+	Gathered bool                      `json:"gathered,omitempty"` // they have had it
+	Few      few                       `json:"few,omitzero"`
+	Taken    uint64                    `json:"taken,omitempty"`    // generation of the plan that was recalled and that no other has followed
+	Accepted bool                      `json:"accepted,omitempty"` // an operator accepts that the log is older than what nodes trained
 }
 
 // few is a plan that fewer than half of those who trained under it tell of.
 type few struct {
-	Plan    string `json:"plan"`
-	Placed  int    `json:"placed"`  // nodes that the plan gives something to train
-	Patient bool   `json:"patient"` // all others have had the time to come, whichever plan they tell
+	Plan    string       `json:"plan"`
+	Told    *events.Plan `json:"told,omitempty"` // that plan
+	Placed  int          `json:"placed"`         // nodes that the plan gives something to train
+	Patient bool         `json:"patient"`        // all others have had the time to come, whichever plan they tell
 }
 
 // Began tells when the log was made, by its own clock.
@@ -57,7 +60,7 @@ func (m *Machine) regroups(cause events.Event) bool {
 		}
 		m.gather(gatherSeconds)
 		return true
-	case m.isForgotten() && m.lacksTellers():
+	case m.isForgotten() && m.lacksTellers(), m.remembersPlan() && !known.Few.Patient:
 		m.gather(fewSeconds)
 		return true
 	case m.state.Plan == nil && !m.isForgotten() && young > 0 && young <= youngSeconds: // a clock that was set back says more
@@ -156,10 +159,14 @@ func (m *Machine) accepted(cause events.Event, _ events.Acceptance) []events.Eve
 
 // known returns the generation of the newest plan that anybody speaks of.
 func (m *Machine) known() uint64 {
-	if m.isForgotten() {
-		return m.past().Generation
+	floor := m.state.Recall.Floor.Generation
+	switch {
+	case m.isForgotten():
+		return max(m.past().Generation, floor)
+	case m.state.Plan == nil: // what was told is not believed, or nobody is left of those who told it
+		return 0
 	}
-	return m.state.generation()
+	return max(m.state.generation(), floor)
 }
 
 // recalls returns the members that are to tell the plan that the log has lost; none where it has not.
@@ -182,7 +189,8 @@ func (m *Machine) recalls(members []events.Member) (asked []string) {
 func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.Event {
 	under, past := m.state.Negotiation, m.past()
 	if plan := consent.Plan; plan != nil && m.isThat(plan, past) {
-		m.state.Recall.Few.Plan, m.state.Recall.Few.Placed = past.Plan, len(placedBy(plan)) // who tells another each time gains no time
+		few := &m.state.Recall.Few
+		few.Plan, few.Told, few.Placed = past.Plan, plan, len(placedBy(plan)) // who tells another each time gains no time
 		if m.lacksTellers() {
 			return m.awaitTellers(cause, plan, past)
 		}
@@ -232,7 +240,9 @@ func (m *Machine) isThat(plan *events.Plan, past events.Trained) bool {
 
 // takeBack makes a plan the one in force, of whose members none is here yet.
 func (m *Machine) takeBack(cause events.Event, plan *events.Plan, digest string) {
-	m.state.Plan, m.state.PlanDigest, m.state.Recall = plan, digest, recall{Taken: plan.Generation}
+	known := m.state.Recall
+	m.state.Plan, m.state.PlanDigest = plan, digest
+	m.state.Recall = recall{Taken: plan.Generation, Told: known.Told, Floor: known.Floor}
 	m.state.History = protocol.History{}.From("", plan.ResumeStep)
 	m.state.Data = protocol.Data{}.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	m.state.Paused, m.state.Deferred, m.state.Abandoned = true, true, plan.Generation

@@ -45,8 +45,10 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 
 // counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from
 // which a later one went on was undone: it would have samples trained twice, and others never, and may be of a job that a user gave up.
+// The plan behind which generations go on counts, though nobody is left to tell it.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
-	return m.state.Plan == nil || snapshot.Plan == m.state.PlanDigest || m.state.History.Counts(snapshot.Plan, snapshot.Step)
+	isNewest := snapshot.Plan == m.state.PlanDigest || snapshot.Plan == m.state.Recall.Floor.Plan
+	return m.state.Plan == nil || isNewest || m.state.History.Counts(snapshot.Plan, snapshot.Step)
 }
 
 // stored returns what members can read of snapshots. Every unit is verified when it is read, so that whoever is there
