@@ -138,10 +138,10 @@ var faults = map[string]fault{
 	"a node claims what it never had": {Verified, func(s *story) {
 		retell(s, positions(s, events.Consented)[4], func(consent *events.Consent) { consent.Holdings[0].Units.First = 1 })
 	}},
-	"nobody can read what a plan goes back to": {stored, func(s *story) {
+	"nobody can read what a plan goes back to": {Stored, func(s *story) {
 		s.replan(3, func(p *events.Plan) { p.Snapshot = events.Digest(nil) })
 	}},
-	"a newer snapshot can be read": {stored, func(s *story) {
+	"a newer snapshot can be read": {Stored, func(s *story) {
 		s.replan(3, func(p *events.Plan) {
 			p.Snapshot = p.Parent
 			s.store(p.Parent, p.ResumeStep, p.ResumeStep+1)

@@ -29,7 +29,7 @@ type Invariant struct {
 var All = []Invariant{
 	gapless, Spoken, Identified, ownVoice,
 	chained, sound, active, fitting, wholeBatch,
-	Ended, complete, Broken, superseded, accepted, followed, Verified, lost, stored, OneDigest,
+	Ended, complete, Broken, superseded, accepted, followed, Verified, lost, Stored, OneDigest,
 	forward, Answered, traced, begins,
 }
 
@@ -53,6 +53,6 @@ func (e *Entry) violation(format string, args ...any) Violation {
 // RestsOnWords reports whether an invariant compares what members say with what they or others said: a member that lies breaks
 // it, whatever the services do.
 func RestsOnWords(says string) bool {
-	return slices.ContainsFunc([]Invariant{accepted, Broken, OneDigest, followed, forward, lost, stored, Verified},
+	return slices.ContainsFunc([]Invariant{accepted, Broken, OneDigest, followed, forward, lost, Stored, Verified},
 		func(one Invariant) bool { return one.Says == says })
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// stored finds a plan that goes back to a snapshot which its members cannot read as a whole, or not to the newest.
-var stored = Invariant{"training goes back to the newest snapshot that members can read", func(log *Log) []Violation {
+// Stored finds a plan that goes back to a snapshot which its members cannot read as a whole, or not to the newest.
+var Stored = Invariant{"training goes back to the newest snapshot that members can read", func(log *Log) []Violation {
 	var violations []Violation
 	for i, change := range log.changes {
 		if change.plan.Snapshot == "" {

@@ -19,6 +19,10 @@ func (w *World) checkStored(event events.Event) {
 		return
 	}
 	switch payload := payload.(type) {
+	case *events.Join:
+		if payload.Trained != nil {
+			w.toldOf = max(w.toldOf, payload.Trained.Generation)
+		}
 	case *events.Commitment:
 		w.wentBack, w.lost = payload.LostSteps > 0, payload
 	case *events.NodeState:
@@ -89,6 +93,7 @@ const aheadOfAll = 4
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
 	w.undecided, w.isHeld, w.heldFor = false, false, ""
+	w.noteUnknown(plan)
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}

@@ -19,7 +19,7 @@ func (w *World) wipe() {
 		return
 	}
 	w.look()
-	w.wiped = true
+	w.wiped, w.toldOf = true, 0
 	w.hub.forgetHalf()
 	w.hub.wipe(w.hubTime())
 	w.replaced((*stream.Follower).Begin)
@@ -40,7 +40,7 @@ func (w *World) restore() {
 		return
 	}
 	w.look()
-	w.wiped = true
+	w.wiped, w.toldOf = true, 0
 	w.hub.forgetHalf()
 	w.hub.restore()
 	w.replaced((*stream.Follower).End)
@@ -89,6 +89,29 @@ func (p *process) findReplaced(put func(*stream.Follower)) {
 	}
 	p.asked = 0
 	p.do(p.agent.Forgotten("the log is another one"))
+}
+
+// noteUnknown hears of a plan of a log that lost all, where all who knew the plan before it are gone for good. If they told the log of that
+// plan, generations go on behind it. If they had no time to, its generation is used again: nobody can know, and nothing of the run is judged
+// any more.
+func (w *World) noteUnknown(plan *events.Plan) {
+	switch {
+	case !w.wiped || plan.Generation == 1:
+	case plan.Generation > w.generation():
+		w.unknown = w.unknown || !w.isKnown(plan.Generation-1)
+	case w.toldOf < plan.Generation && !w.isKnown(plan.Generation):
+		w.tell("hub", "uses generation %d again: all who knew of it are gone", plan.Generation)
+		w.forked = true
+	}
+}
+
+// isKnown reports whether a process or an agent lives that has what was trained under the plan of a generation, or a later one.
+func (w *World) isKnown(generation uint64) bool {
+	return slices.ContainsFunc(w.nodes, func(n *node) bool {
+		return n.left.trained() >= generation || slices.ContainsFunc(n.processes(), func(p *process) bool {
+			return max(p.claimable, p.generation) >= generation
+		})
+	})
 }
 
 // wipe empties the hub. The judge's log goes on behind what was said before.

@@ -63,6 +63,9 @@ type World struct {
 	lies        bool           // a node lies
 	emptied     bool           // payloads were dropped before all had read them
 	wiped       bool           // the hub's store was, or an older one was restored
+	toldOf      uint64         // the newest generation that joins in the newest log tell of
+	unknown     bool           // that log went on from a plan before one of which nobody who lives knows
+	forked      bool           // it used a generation again that nobody told it of: nothing is judged any more
 	accepts     bool           // a user accepts an older log, where the cluster asks for it
 	judged      int            // events of the log that are kept; zero: all
 	livedUnder  map[string]int // by the digest of each plan: the life of which it is; zero, too, before there was a second
@@ -308,6 +311,9 @@ func (w *World) completed(p *process) {
 
 // violation tells that something happened that must never happen.
 func (w *World) violation(format string, args ...any) {
+	if w.forked {
+		return
+	}
 	what := fmt.Sprintf(format, args...)
 	w.tell("VIOLATION", "%s", what)
 	w.Violations = append(w.Violations, what)
