@@ -63,6 +63,8 @@ type Consent struct {
 	// Snapshots are what the node can read, where the opening asks for them; newest first.
 	Snapshots    []Snapshot    `json:"snapshots,omitempty" is:"count=0..16"`
 	Measurements []Measurement `json:"measurements,omitempty" is:"count=0..4096"`
+	// Tiers are those to which the node writes the snapshot with which training stops, where the opening is that of a stop.
+	Tiers []string `json:"tiers,omitempty" is:"count=0..2,each=token"`
 	// Plan is that under which the node trained before it asked, where the opening recalls it.
 	Plan *Plan `json:"plan,omitempty"`
 }

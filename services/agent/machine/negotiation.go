@@ -95,7 +95,7 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		}
 	}
 	objection, refuses := m.objection(event, opening)
-	if opening.Stop && !slices.ContainsFunc(m.settings.Tiers, Tier.Outlives) {
+	if opening.Stop && len(m.lasting()) == 0 {
 		objection = "its snapshots do not outlive its process: expected REKNIT_SNAPSHOT_FOLDER or REKNIT_SNAPSHOT_BUCKET"
 	} else if opening.Stop && m.diverged > 0 {
 		objection = m.stopsDiverged()
@@ -293,6 +293,9 @@ func (m *Machine) consent(consent events.Consent) {
 	under.phase = max(under.phase, consented)
 	consent.Negotiation, consent.Node = under.opening.payload.Negotiation, m.settings.Node
 	consent.Incarnation, consent.Step = m.incarnation, m.step()
+	if under.opening.payload.Stop && consent.Accepted {
+		consent.Tiers = m.lasting()
+	}
 	m.say(under.opening.event, events.Consented, m.settings.Node, &consent)
 }
 

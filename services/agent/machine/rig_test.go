@@ -276,7 +276,7 @@ func words(action Action) string {
 func spoken(event events.Event) string {
 	var fields struct {
 		Negotiation, Incarnation, Reason string
-		Givers                           []string
+		Givers, Tiers                    []string
 		Node                             string
 		Accepted                         bool
 		StopStep                         *uint64
@@ -306,6 +306,9 @@ func spoken(event events.Event) string {
 		}
 		if fields.Measurements != nil {
 			text += fmt.Sprintf(", %d links", len(fields.Measurements))
+		}
+		if fields.Tiers != nil {
+			text += fmt.Sprintf(", writes %v", fields.Tiers)
 		}
 	}
 	if fields.StopStep != nil {

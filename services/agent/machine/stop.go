@@ -2,7 +2,6 @@ package machine
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -16,6 +15,16 @@ type lastSnapshot struct {
 
 // Outlives reports whether a tier is there when all processes of the job have ended.
 func (t Tier) Outlives() bool { return t.Name != MemoryTier }
+
+// lasting returns the tiers that are there when all processes of the job have ended, the nearest first.
+func (m *Machine) lasting() (tiers []string) {
+	for _, tier := range m.settings.Tiers {
+		if tier.Outlives() {
+			tiers = append(tiers, tier.Name)
+		}
+	}
+	return tiers
+}
 
 // snapshotRequested fixes the step at which all stop for good. It is not before the one that this node promised.
 func (m *Machine) snapshotRequested(event events.Event, request events.SnapshotRequest) {
@@ -57,7 +66,7 @@ func (m *Machine) writeLast() {
 
 // refuseLast tells that no snapshot is taken of a loss that was finite when all were asked to stop, and is not any more.
 func (m *Machine) refuseLast() {
-	tier := m.settings.Tiers[slices.IndexFunc(m.settings.Tiers, Tier.Outlives)].Name
+	tier := m.lasting()[0]
 	m.say(m.negotiation.last.asked, events.SnapshotFailed, m.settings.Node, &events.SnapshotFailure{
 		Node: m.settings.Node, Tier: tier, Step: m.done, Plan: m.plan.digest, Units: m.plan.plan.UnitsOf(m.settings.Node),
 		Finding: OtherFinding, Reason: m.stopsDiverged(), Tiers: []string{tier},

@@ -30,6 +30,18 @@ func TestAtAStopTheStepThatIsAskedForIsWrittenToWhatOutlivesTheProcess(t *testin
 	}
 }
 
+func TestWhoConsentsToAStopTellsToWhichTiersTheLastSnapshotIsWritten(t *testing.T) {
+	for _, stops := range []bool{true, false} {
+		n := trainingNode(t, 11, func(settings *Settings) { settings.Tiers = []Tier{{MemoryTier, 2}, {DiskTier, 9}, {RemoteTier, 9}} })
+		opening := stopOpening()
+		opening.Stop = stops
+		n.hears(events.NegotiationOpened, opening)
+		if told := strings.Join(n.told, "\n"); strings.Contains(told, ", writes [disk remote]") != stops {
+			t.Errorf("stop %t: it does %q", stops, told)
+		}
+	}
+}
+
 func TestWhoseLossIsNotFiniteAnyMoreAtTheLastStepSaysThatItWritesNoSnapshotOfIt(t *testing.T) {
 	n := trainingNode(t, 11, keepsSnapshots)
 	n.hears(events.NegotiationOpened, stopOpening())

@@ -33,16 +33,10 @@ func (m *Machine) Unwritten(
 		m.snapshots.failing = map[string]string{}
 	}
 	m.snapshots.failing[tier] = finding
-	var tiers []string
-	for _, t := range m.settings.Tiers {
-		if t.Outlives() {
-			tiers = append(tiers, t.Name)
-		}
-	}
 	said := fmt.Sprintf("%s-%s-%d-%s-%s-%t", m.incarnation, tier, id.Step, id.Plan, finding, isLast)
 	return m.speaker.First(now, said, events.SnapshotFailed, m.settings.Node, &events.SnapshotFailure{
 		Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units, Finding: finding,
-		Reason: events.Brief(reason), Tiers: tiers,
+		Reason: events.Brief(reason), Tiers: m.lasting(),
 	})
 }
 

@@ -32,6 +32,23 @@ func (m *Machine) madeLast(cause events.Event, node string, generation, step uin
 	return m.stopOnceStored(cause)
 }
 
+// madeBefore has all count as having made the last step whose units are all written, where a build of before December 2026 remembers what is
+// written, and not by whom.
+func (s *state) madeBefore() {
+	under := s.Negotiation
+	if under == nil || s.Plan == nil || len(under.Wrote) == 0 || under.Made != nil {
+		return
+	}
+	under.Made = map[string]bool{}
+	for node, held := range s.Plan.UnitsOfAll() {
+		isWritten := true
+		for unit := range events.Each(held) {
+			isWritten = isWritten && under.Wrote[unit]
+		}
+		under.Made[node] = isWritten
+	}
+}
+
 // behind returns who trains and has not told that it made the step at which all stop.
 func (m *Machine) behind() (nodes []string) {
 	holds := m.state.Plan.HoldsOfAll()
@@ -49,55 +66,53 @@ func (m *Machine) stragglerSeconds() float64 {
 	return protocol.Record{Stepped: true, Step: m.stepSeconds(), Pauses: slices.Collect(maps.Values(m.state.Pauses))}.Excuse(0)
 }
 
+// unwritten is what keeps a node from writing its part of the last snapshot to a tier.
+type unwritten struct {
+	Node    string   `json:"node"`
+	Tier    string   `json:"tier"`
+	Finding string   `json:"finding"`
+	Reason  string   `json:"reason"`
+	Tiers   []string `json:"tiers"` // all to which the node writes snapshots that outlive its process
+}
+
 // snapshotFailed calls the stop off once no tier can have the whole snapshot any more.
 func (m *Machine) snapshotFailed(cause events.Event, failure events.SnapshotFailure) []events.Event {
 	if !m.isLast(failure.Node, failure.Step, failure.Plan) {
 		return nil
 	}
 	under := m.state.Negotiation
-	under.Unwritten = append(slices.DeleteFunc(under.Unwritten, func(before events.SnapshotFailure) bool {
+	under.Unwritten = append(slices.DeleteFunc(under.Unwritten, func(before unwritten) bool {
 		return before.Node == failure.Node && before.Tier == failure.Tier
-	}), failure)
+	}), unwritten{failure.Node, failure.Tier, failure.Finding, inShort(failure.Reason), failure.Tiers})
 	if !m.isStored() && !m.mayBeStored() {
 		return m.lateSnapshot(cause, cannotBeWritten)
 	}
 	return m.madeLast(cause, failure.Node, m.state.generation(), failure.Step)
 }
 
-// remoteTier is one to which one holder of each unit writes it.
-const remoteTier = "remote"
+// mayBeStored reports whether some tier may still have the whole last snapshot.
+func (m *Machine) mayBeStored() bool { return m.mayBeIn(diskTier) || m.mayBeIn(remoteTier) }
 
-// mayBeStored reports whether some tier may still have the whole last snapshot, as far as nodes that cannot write to one tell of others.
-func (m *Machine) mayBeStored() bool {
-	tiers := map[string]bool{}
-	for _, failure := range m.state.Negotiation.Unwritten {
-		for _, tier := range failure.Tiers {
-			tiers[tier] = true
-		}
-	}
-	for tier := range tiers {
-		if m.mayBeIn(tier) {
-			return true
-		}
-	}
-	return false
-}
-
-// mayBeIn reports whether each unit has a holder that may still write it to a tier. O(failures + nodes), and the units of those until
-// all are found.
+// mayBeIn reports whether each unit has a holder that may still write it to a tier. What agents write to they tell as they consent to the
+// stop; those of before December 2026 do not, and may write to any tier of which a failure tells. O(failures + nodes), and the units of
+// those until all are found.
 func (m *Machine) mayBeIn(tier string) bool {
-	failed := map[string]bool{}
-	for _, failure := range m.state.Negotiation.Unwritten {
-		if failure.Tier == tier {
-			failed[failure.Node] = true
-		}
+	under := m.state.Negotiation
+	isNamed := slices.ContainsFunc(under.Unwritten, func(told unwritten) bool { return slices.Contains(told.Tiers, tier) })
+	writes := func(node string) bool {
+		tiers := under.Consents[node].Tiers
+		return slices.Contains(tiers, tier) || len(tiers) == 0 && isNamed
 	}
-	if tier == remoteTier {
-		return len(failed) == 0
+	cannot := map[string]bool{}
+	for _, told := range under.Unwritten {
+		if told.Tier == tier && tier == remoteTier && writes(told.Node) {
+			return false // nobody else writes its units there
+		}
+		cannot[told.Node] = cannot[told.Node] || told.Tier == tier || !slices.Contains(told.Tiers, tier)
 	}
 	written := map[int]bool{}
 	for node, held := range m.state.Plan.UnitsOfAll() {
-		if failed[node] {
+		if cannot[node] || !writes(node) {
 			continue
 		}
 		for unit := range events.Each(held) {
@@ -127,7 +142,7 @@ func (m *Machine) lateSnapshot(cause events.Event, how string) []events.Event {
 	under := m.state.Negotiation
 	var silent []string
 	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
-		told := slices.ContainsFunc(under.Unwritten, func(failure events.SnapshotFailure) bool { return failure.Node == node })
+		told := slices.ContainsFunc(under.Unwritten, func(told unwritten) bool { return told.Node == node })
 		units := slices.Collect(events.Each(m.state.Plan.UnitsOf(node)))
 		if !told && slices.ContainsFunc(units, func(unit int) bool { return !under.Wrote[unit] }) {
 			silent = append(silent, node)
@@ -164,7 +179,7 @@ func (m *Machine) saysUnwritten() string {
 	for _, w := range whats[:min(len(whats), mostFindings)] {
 		slices.Sort(nodes[w])
 		who := named(nodes[w], func(node string) string { return node })
-		says = append(says, fmt.Sprintf("%s (%s of %s)", inShort(reasons[w]), w.tier, who))
+		says = append(says, fmt.Sprintf("%s (%s of %s)", reasons[w], w.tier, who))
 	}
 	if len(says) == 0 {
 		return ""

@@ -16,9 +16,12 @@ func (w *world) makes(node string, step uint64) {
 }
 
 // stopping is a cluster of two whose nodes were asked for a snapshot of step 7, with which training stops.
-func stopping(t *testing.T, stragglers ...string) *world {
+func stopping(t *testing.T, stragglers ...string) *world { return stoppingIn(t, nil, stragglers...) }
+
+// stoppingIn is such a cluster whose nodes tell to which tiers they write, as they consent.
+func stoppingIn(t *testing.T, lasts map[string][]string, stragglers ...string) *world {
 	w := newEmptyWorld(t, 2, 0)
-	w.tiers, w.stragglers = true, map[string]bool{}
+	w.tiers, w.lasts, w.stragglers = true, lasts, map[string]bool{}
 	for _, node := range stragglers {
 		w.stragglers[node] = true
 	}
@@ -180,5 +183,93 @@ func TestAnOlderSnapshotOfASlowerTierIsNotTakenForTheNewest(t *testing.T) {
 	w.completes("remote", 3, events.Digest([]byte("the plan before")))
 	if stored := w.machine.state.Stored; stored.Step != 4 {
 		t.Errorf("the newest snapshot is taken to be %+v", stored)
+	}
+}
+
+// writes has a node tell that it wrote its part of the snapshot with which training stops.
+func (w *world) writes(node, tier string) {
+	w.hear(events.SnapshotWritten, "/node/"+node, node, &events.SnapshotPart{
+		Node: node, Tier: tier, Step: 7, Plan: w.machine.state.PlanDigest, Units: []events.Range{{End: 3}}})
+	w.run()
+}
+
+// All units are written to the disk of n1, too.
+func TestAStopGoesOnWhereOneNodeFailsInATierThatNobodyElseHas(t *testing.T) {
+	for name, before := range map[string]func(*world){
+		"nothing is written yet":  func(*world) {},
+		"a snapshot was complete": func(w *world) { w.completes("disk", 4, w.machine.state.PlanDigest) },
+		"n1 has written":          func(w *world) { w.writes("n1", "disk") },
+	} {
+		for _, own := range [][]string{{"remote"}, {"disk", "remote"}, nil} {
+			w := stoppingIn(t, map[string][]string{"n1": {"disk"}, "n2": own})
+			before(w)
+			w.cannotWrite("n2", "remote", "refused", "403", "remote")
+			w.restart()
+			if refused := w.refusedStop(); refused != "" {
+				t.Errorf("%s: called off by one that tells %v: %s", name, own, refused)
+			}
+			w.stores()
+			if w.machine.state.Stop == nil {
+				t.Errorf("%s: it has not stopped", name)
+			}
+		}
+	}
+}
+
+// No snapshot was ever complete, as in a job whose store was full from the beginning.
+func TestAStopThatNobodyCanWriteIsCalledOffAtOnceBeforeAnySnapshotWasComplete(t *testing.T) {
+	disks, bucket := []string{"disk"}, []string{"remote"}
+	for name, c := range map[string]struct {
+		lasts map[string][]string
+		fails func(*world)
+	}{
+		"a bucket alone": {map[string][]string{"n1": bucket, "n2": bucket}, func(w *world) {
+			w.cannotWrite("n1", "remote", "refused", "403", "remote")
+		}},
+		"full disks": {map[string][]string{"n1": disks, "n2": disks}, func(w *world) {
+			w.cannotWrite("n1", "disk", "full", "no room", "disk")
+			w.cannotWrite("n2", "disk", "full", "no room", "disk")
+		}},
+		"full disks of agents that do not tell": {nil, func(w *world) {
+			w.cannotWrite("n1", "disk", "full", "no room", "disk")
+			w.cannotWrite("n2", "disk", "full", "no room", "disk")
+		}},
+		"a bucket and a full disk": {map[string][]string{"n1": disks, "n2": bucket}, func(w *world) {
+			w.cannotWrite("n1", "disk", "full", "no room", "disk")
+			w.cannotWrite("n2", "remote", "refused", "403", "remote")
+		}},
+		"losses that are not finite": {map[string][]string{"n1": {"disk", "remote"}, "n2": {"disk", "remote"}}, func(w *world) {
+			w.cannotWrite("n1", "disk", "other", "the loss is not finite", "disk") // they tell of the first tier alone, and write to none
+			w.cannotWrite("n2", "disk", "other", "the loss is not finite", "disk")
+		}},
+	} {
+		w := stoppingIn(t, c.lasts)
+		c.fails(w)
+		if refused := w.refusedStop(); !strings.Contains(refused, "cannot be written") {
+			t.Errorf("%s: it says %q", name, refused)
+		}
+	}
+}
+
+// Builds of before December 2026 remember which units are written, and not by whom.
+func TestAStopThatABuildOfBeforeRemembersWaitsForNobodyWhoWrote(t *testing.T) {
+	w := stopping(t, "n1", "n2")
+	w.writes("n1", "disk")
+	w.writes("n2", "disk")
+	w.machine.state.Negotiation.Made = nil
+	w.restart()
+	w.stores()
+	if stop := w.machine.state.Stop; stop == nil || len(stop.Behind) > 0 {
+		t.Errorf("all wrote what they hold, and it has stopped with %+v", stop)
+	}
+}
+
+func TestOfAFailureToWriteTheLastSnapshotNoUnitsAreRemembered(t *testing.T) {
+	w := stopping(t)
+	w.cannotWrite("n1", "disk", "full", "no room", "disk")
+	memory, err := w.machine.Snapshot()
+	expected := `"unwritten":[{"node":"n1","tier":"disk","finding":"full","reason":"no room","tiers":["disk"]}]`
+	if err != nil || !strings.Contains(string(memory), expected) {
+		t.Errorf("%v, remembered otherwise: %s", err, memory)
 	}
 }

@@ -141,9 +141,9 @@ type negotiation struct {
 
 	Message float64 `json:"message,omitempty"` // as the machine's, of the plan proposed
 
-	Wrote     map[int]bool             `json:"wrote,omitempty"`     // units of the last snapshot that are written to some tier
-	Unwritten []events.SnapshotFailure `json:"unwritten,omitempty"` // of the last snapshot, one of a node and tier
-	Made      map[string]bool          `json:"made,omitempty"`      // nodes that told that they made the step at which all stop
+	Wrote     map[int]bool    `json:"wrote,omitempty"`     // units of the last snapshot that are written to some tier
+	Unwritten []unwritten     `json:"unwritten,omitempty"` // of the last snapshot, one of a node and tier
+	Made      map[string]bool `json:"made,omitempty"`      // nodes that told that they made the step at which all stop
 
 	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
 
@@ -200,6 +200,7 @@ func (m *Machine) Restore(data []byte) error {
 	if plan := restored.Plan; plan != nil && restored.History.Before == 0 && restored.History.Plans == nil {
 		restored.History = protocol.History{}.From("", plan.ResumeStep) // of a build before December 2026
 	}
+	restored.madeBefore()
 	m.state, m.looked = restored.state, false
 	return nil
 }

@@ -101,8 +101,12 @@ func (m *Machine) snapshotWritten(cause events.Event, part events.SnapshotPart) 
 	return m.madeLast(cause, part.Node, m.state.generation(), part.Step)
 }
 
-// memoryTier ends with the processes whose memory it is.
-const memoryTier = "memory"
+// The tiers of snapshots.
+const (
+	memoryTier = "memory" // ends with the processes whose memory it is
+	diskTier   = "disk"   // each holder of a unit writes it
+	remoteTier = "remote" // one holder of each unit writes it
+)
 
 // snapshotCompleted stops training where the snapshot is that of the step at which all stop. A slower tier completes older ones meanwhile.
 func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.CompleteSnapshot) []events.Event {

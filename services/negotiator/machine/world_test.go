@@ -54,6 +54,7 @@ type world struct {
 	words string // that the job of who joins has its digest of; empty: of "job"
 
 	tiers bool                         // whoever joins may have snapshots
+	lasts map[string][]string          // by node: the tiers that it tells as it consents to a stop
 	reads map[string][]events.Snapshot // what each node can read, where it is asked
 	lacks int                          // who trains holds the units from this one on
 
@@ -268,6 +269,9 @@ func (w *world) consent(opening events.Opening) {
 		}
 		if opening.Snapshots {
 			consent.Snapshots = w.reads[member.Node]
+		}
+		if opening.Stop {
+			consent.Tiers = w.lasts[member.Node]
 		}
 		if !opening.Abandon {
 			consent.Measurements = measured(member.Node, opening.Connect)
