@@ -61,7 +61,7 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 		return nil
 	}
 	if tier.note(part.Step, units, k.Units) {
-		m.completed(part)
+		m.completed(at, part)
 		return []events.Event{m.speaker.Say(cause, events.SnapshotCompleted, part.Tier,
 			&events.CompleteSnapshot{Tier: part.Tier, Step: part.Step, Plan: part.Plan})}
 	}
@@ -76,12 +76,15 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 	return said
 }
 
-// completed keeps the newest complete snapshot of a tier. That of an older step is newer where training went back.
-func (m *Machine) completed(part events.SnapshotPart) {
+// completed keeps the newest complete snapshot of a tier: of the newest plan, whatever its step is, for training may have gone back, and of
+// that plan the last. One of the plan before may be complete later.
+func (m *Machine) completed(at int, part events.SnapshotPart) {
 	if m.state.Newest == nil {
 		m.state.Newest = map[string]named{}
 	}
-	if before := m.state.Newest[part.Tier]; before.Plan != part.Plan || before.Step < part.Step {
+	before := m.state.Newest[part.Tier]
+	newest := slices.IndexFunc(m.state.Keeping, func(k *keeping) bool { return k.Plan == before.Plan })
+	if newest < 0 || at < newest || at == newest && before.Step < part.Step {
 		m.state.Newest[part.Tier] = named{part.Step, part.Plan}
 	}
 }

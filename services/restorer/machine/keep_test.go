@@ -214,3 +214,21 @@ func TestNoPartOfTheNewestCompleteSnapshotIsWithdrawn(t *testing.T) {
 		t.Error("expected the newest complete snapshot to be that of step 32")
 	}
 }
+
+// A slower holder writes its part of a snapshot of the plan before once one of the plan in force is complete, and training may have gone back
+// between them.
+func TestASnapshotOfAnOlderPlanThatIsCompleteLateIsNotTheNewest(t *testing.T) {
+	for _, late := range []uint64{8, 24} {
+		m := keeps(t)
+		writes(t, m, "n1", 1, late, 0, 2)
+		pipelined(t, m, 2)
+		writes(t, m, "n1", 2, 16, 0, 2)
+		writes(t, m, "n2", 2, 16, 2, 4)
+		if said := writes(t, m, "n2", 1, late, 2, 4); said != fmt.Sprint("complete ", late) {
+			t.Fatalf("said %q of a snapshot that is complete late", said)
+		}
+		if withdraws(t, m, "n1", 2, 16, 0, 2) || !withdraws(t, m, "n1", 1, late, 0, 2) {
+			t.Errorf("expected the newest complete snapshot to be that of step 16, and not of step %d under the plan before", late)
+		}
+	}
+}
