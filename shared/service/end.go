@@ -12,7 +12,8 @@ var endsWithin = 4 * time.Second
 // outlasting returns a context that ends so long after another.
 func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
 	lasting, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() { time.AfterFunc(endsWithin, cancel) })
+	long := endsWithin // tests change it
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(long, cancel) })
 	return lasting, func() { stop(); cancel() }
 }
 
