@@ -122,7 +122,7 @@ func TestPayloadsInFlightAreBoundedInSum(t *testing.T) {
 			t.Fatal(err)
 		}
 		go func() {
-			if delivery, err := sealed.Open(ctx); err == nil {
+			if delivery, err := sealed.Open(ctx, nil); err == nil {
 				opened <- delivery
 			}
 		}()

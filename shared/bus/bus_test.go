@@ -78,7 +78,7 @@ func open(ctx context.Context, consumer *bus.Consumer) (bus.Delivery, error) {
 	if err != nil {
 		return bus.Delivery{}, err
 	}
-	return sealed.Open(ctx)
+	return sealed.Open(ctx, nil)
 }
 
 func consume(t *testing.T, ctx context.Context, b *bus.Bus) *bus.Consumer {

@@ -341,15 +341,16 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 	return stored{subject: d.message.Subject(), data: d.message.Data()}.quarantine(refuse(reason, format, args...))
 }
 
-// Open decodes the message and verifies who said it, which several may do at a time.
-func (s Sealed) Open(ctx context.Context) (Delivery, error) {
+// Open decodes the message and verifies who said it, which several may do at a time. If arrived is not nil, it is called as soon as all
+// bytes of the message are here, what it has apart included, and before these are unpacked.
+func (s Sealed) Open(ctx context.Context, arrived func()) (Delivery, error) {
 	held := s.stored()
 	if s.refusal != nil {
 		_ = s.share.take(ctx, events.Bound{}) // nothing; those behind have their turn
 		event := events.Event{Sequence: held.sequence, Logged: held.logged}
 		return Delivery{event, held.quarantine(s.refusal), s.metadata.NumPending > 0, false, s.message, s.consumer, s.share}, nil
 	}
-	as := reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share}
+	as := reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share, arrived: arrived}
 	event, apart, refusal, err := s.consumer.bus.open(ctx, held, as)
 	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer, s.share}, err
 }

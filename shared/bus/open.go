@@ -18,6 +18,7 @@ type reading struct {
 	patience time.Duration           // how long it waits for a payload that the store does not have, though a service wrote it
 	ignores  func(events.Event) bool // tells, by all but its data, that an event is nothing to it; nil: none is
 	share    *share                  // of what its payloads may take; nil: it reads one at a time
+	arrived  func()                  // hears that all bytes of a message are here, before they are unpacked and decoded; nil: nobody does
 }
 
 // errIgnored says that an event is nothing to its reader.
@@ -39,6 +40,8 @@ func (b *Bus) open(ctx context.Context, message stored, as reading) (_ events.Ev
 	apart = e.dataref != ""
 	if err = as.admit(ctx, event, apart && err == nil, err); err == nil && apart {
 		event.Data, err = b.payload(ctx, message.sequence, event, e.dataref, as)
+	} else if err == nil {
+		as.arrives()
 	}
 	if as.share != nil {
 		as.share.settle(event.Data)
@@ -55,6 +58,12 @@ func (b *Bus) open(ctx context.Context, message stored, as reading) (_ events.Ev
 		return event, apart, refusal, nil
 	}
 	return event, apart, nil, err
+}
+
+func (r reading) arrives() {
+	if r.arrived != nil {
+		r.arrived()
+	}
 }
 
 // admit waits until there is room for a payload that is to be fetched.
@@ -76,13 +85,14 @@ func (r reading) admit(ctx context.Context, event events.Event, fetches bool, er
 // the event before has said so, or ctx ends.
 func (b *Bus) payload(ctx context.Context, sequence uint64, event events.Event, dataref string, as reading) (data []byte, err error) {
 	if as.kept != nil && events.Digest(as.kept) == dataref {
+		as.arrives()
 		return as.kept, nil
 	}
 	log, most := streamOf(event.Kind), events.BoundOf(event.Kind, event.Source).Bytes
 	waits := b.waitFor(event, as)
 	defer waits.end()
 	err = b.Repeat(ctx, "read of a payload", func(ctx context.Context) error {
-		data, err = b.getPayload(ctx, log.Payloads, dataref, most)
+		data, err = b.getPayload(ctx, log.Payloads, dataref, most, as.arrives)
 		switch {
 		case err == nil || errors.Is(err, nats.ErrConnectionClosed):
 			return err

@@ -43,10 +43,11 @@ func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (diges
 
 // getPayload returns the data of an event, verified. It fails as Get does, and with ErrTooLarge as soon as there is more than most
 // bytes of it. A payload in several chunks, or with another's token, takes two requests more, for its manifest and its first chunk,
-// and one for each further chunk.
-func (b *Bus) getPayload(ctx context.Context, bucket, digest string, most int) ([]byte, error) {
+// and one for each further chunk. Before any of it is unpacked it has arrived.
+func (b *Bus) getPayload(ctx context.Context, bucket, digest string, most int, arrives func()) ([]byte, error) {
 	chunk, err := b.chunk(ctx, bucket, digest)
 	if err == nil {
+		arrives()
 		if data, err := unpacked(chunk.Data, most); err == nil && events.Digest(data) == digest {
 			return data, nil
 		}
@@ -55,6 +56,7 @@ func (b *Bus) getPayload(ctx context.Context, bucket, digest string, most int) (
 	}
 	data, err := b.get(ctx, bucket, digest, mostPacked(most))
 	if err == nil {
+		arrives()
 		data, err = unpacked(data, most)
 	}
 	if err == nil && events.Digest(data) != digest {

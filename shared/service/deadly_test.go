@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -102,13 +103,38 @@ func TestAMessageThatTwoInstancesDiedAtWhileTheyOpenedItIsRefused(t *testing.T) 
 	f.expect(aborted, "g1")
 }
 
-// diesOpening has each instance die while it opens an event.
+// diesOpening has each instance die while it opens an event whose bytes are there.
 func (f *fixture) diesOpening(deadly events.Event) {
-	service.SetOpening(f.T, func(sequence uint64) {
+	service.SetOpening(f.T, func(uint64) {}, func(sequence uint64) {
 		if sequence == deadly.Sequence {
 			runtime.Goexit()
 		}
 	})
+}
+
+// A supervisor ends what does not get ready while the hub is away.
+func TestAnEventForWhoseBytesInstancesWaitedUntilTheyWereEndedIsHeard(t *testing.T) {
+	f := newFixture(t)
+	f.loseApart("n1")
+	var away atomic.Bool
+	away.Store(true)
+	service.SetOpening(t, func(uint64) {
+		if away.Load() {
+			runtime.Goexit()
+		}
+	}, func(uint64) {})
+	first := f.run(service.Options{Machine: &clerk{}})
+	f.until("it is delivered", func() bool { return f.unacknowledged() > 0 })
+	if err := first.stop(); err != nil {
+		t.Fatal(err)
+	}
+	f.dies(&clerk{})
+	away.Store(false)
+	f.run(service.Options{Machine: &clerk{}})
+	f.until("it is handled or refused", func() bool { return f.logged(events.Aborted)+f.logged(events.EventRefused) > 0 })
+	if f.logged(events.EventRefused) > 0 {
+		t.Error("an innocent event was refused")
+	}
 }
 
 // The first instance has the others in hand as well, so that the next ones have them one at a time.

@@ -29,12 +29,17 @@ func set(t *testing.T, setting *time.Duration, d time.Duration) {
 	t.Cleanup(func() { *setting = before })
 }
 
-// SetOpening has something happen before a message is opened, for one test.
-func SetOpening(t *testing.T, before func(sequence uint64)) {
+// SetOpening has something happen before a message is opened, and something once its bytes are there, for one test.
+func SetOpening(t *testing.T, before, arrived func(sequence uint64)) {
 	open := openSealed
-	openSealed = func(ctx context.Context, sealed bus.Sealed) (bus.Delivery, error) {
+	openSealed = func(sealed bus.Sealed, ctx context.Context, arrives func()) (bus.Delivery, error) {
 		before(sealed.Sequence())
-		return open(ctx, sealed)
+		return open(sealed, ctx, func() {
+			if arrives != nil {
+				arrives()
+			}
+			arrived(sealed.Sequence())
+		})
 	}
 	t.Cleanup(func() { openSealed = open })
 }

@@ -17,8 +17,10 @@ var (
 	errUnopened = fmt.Errorf("%d instances in a row died while they opened it", mostDeaths)
 )
 
-// openSealed opens a message.
-var openSealed = func(ctx context.Context, sealed bus.Sealed) (bus.Delivery, error) { return sealed.Open(ctx) }
+// opener opens a message, as bus.Sealed.Open does.
+type opener func(sealed bus.Sealed, ctx context.Context, arrived func()) (bus.Delivery, error)
+
+var openSealed opener = bus.Sealed.Open
 
 // doubts tells messages that an instance before had and was not done with, at any of which it may have ended. The next has them one at a
 // time, so that it is known at which one that ends.
@@ -34,11 +36,12 @@ func (r *runner) mayHaveKilled(sequence uint64) bool {
 }
 
 // openDoubtful opens a message that an instance before had. The end of that instance is the first sign that the message is deadly: from
-// then on the memory tells how many instances have opened it in vain.
+// then on the memory tells how many instances have opened it in vain. An instance that ends while it waits for the bytes of a message does
+// not end of that.
 func (r *runner) openDoubtful(ctx context.Context, sealed bus.Sealed) (bus.Delivery, error) {
 	sequence := sealed.Sequence()
 	if !r.mayHaveKilled(sequence) {
-		return openSealed(ctx, sealed)
+		return openSealed(sealed, ctx, nil)
 	}
 	feared := fears{Unopened: r.memory.known(r.memory.Unopened, sequence), Deaths: r.memory.Deaths}
 	if r.memory.Deaths > 0 {
@@ -48,11 +51,12 @@ func (r *runner) openDoubtful(ctx context.Context, sealed bus.Sealed) (bus.Deliv
 		return sealed.Refuse(ctx, bus.Poison, "%s: %v", r.Name, errUnopened), nil
 	}
 	feared.Unopened++
-	if err := r.memory.fear(ctx, feared); err != nil {
-		return bus.Delivery{}, err
-	}
-	delivery, err := openSealed(ctx, sealed)
-	if err != nil { // it is to end, and does not end of the message
+	var fearing error
+	delivery, err := openSealed(sealed, ctx, func() { fearing = r.memory.fear(ctx, feared) })
+	switch {
+	case fearing != nil:
+		return bus.Delivery{}, fearing
+	case err != nil: // it is to end, and does not end of the message
 		feared.Unopened--
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()

@@ -154,7 +154,7 @@ func TestTheLagOfAReaderIsWhatItHasNotAcknowledged(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		delivery, err := sealed.Open(f.ctx)
+		delivery, err := sealed.Open(f.ctx, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,7 @@ type taken struct {
 // until it has handled what was in the log at the start.
 func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 	deliveries := make(chan taken, mostOpened)
-	go take(ctx, consumer, r.doubts(), deliveries)
+	go take(ctx, consumer, openSealed, r.doubts(), deliveries)
 	everyTick, renewals := time.Tick(r.TickEvery), time.Tick(consumer.LogAge/renewals)
 	lasting, cancel := outlasting(ctx)
 	defer cancel()
@@ -81,7 +81,7 @@ func (r *runner) loop(ctx context.Context, consumer *bus.Consumer) error {
 // machine does about most messages. Each is delivered behind the one before. The goroutines stay: one for each message would
 // have its stack grown each time, which was 8 % of what the negotiator of 1,000 nodes spent. Doubtful messages are left to the loop, and
 // nothing behind one is read before the loop is done with it.
-func take(ctx context.Context, consumer *bus.Consumer, isDoubtful func(bus.Sealed) bool, deliveries chan<- taken) {
+func take(ctx context.Context, consumer *bus.Consumer, open opener, isDoubtful func(bus.Sealed) bool, deliveries chan<- taken) {
 	defer consumer.Stop()
 	var opening sync.WaitGroup
 	var reading sync.Mutex
@@ -101,7 +101,7 @@ func take(ctx context.Context, consumer *bus.Consumer, isDoubtful func(bus.Seale
 					reading.Unlock()
 				}
 				if err == nil && next.sealed == nil {
-					next.Delivery, next.err = openSealed(ctx, sealed)
+					next.Delivery, next.err = open(sealed, ctx, nil)
 				}
 				<-before
 				select {
