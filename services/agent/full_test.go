@@ -115,6 +115,30 @@ func TestARequestForAPlaceThatCannotBeSaidForLongIsMadeAnewWithTheAgeOfItsAgent(
 	}
 }
 
+// A second request ended the membership that the first had asked for.
+func TestARequestForAPlaceWhoseAcknowledgementIsLostIsNotMadeAnew(t *testing.T) {
+	usual := joinHolds
+	t.Cleanup(func() { joinHolds = usual })
+	h := newHub(t)
+	h.join("n1")
+	session := h.sessions[0]
+	asked, found, err := h.bus.LastEvent(t.Context(), events.EventStream, events.EventSubject("c", events.JoinRequested, "n1"))
+	if err != nil || !found {
+		t.Fatalf("found %t: %v", found, err)
+	}
+	session.mutex.Lock()
+	session.asked, joinHolds = 0, 0
+	session.mutex.Unlock()
+	before := session.joins
+	session.sayJoin(t.Context(), asked)
+	session.mutex.Lock()
+	defer session.mutex.Unlock()
+	if session.joins != before || session.asked != asked.Sequence {
+		t.Errorf("it asked %d times more, and its request is taken to be at %d of the log, expected %d", session.joins-before,
+			session.asked, asked.Sequence)
+	}
+}
+
 // bound lets the log take nothing beyond so many bytes, and returns how many it took before.
 func (h *hub) bound(bytes int64) (before int64) {
 	h.t.Helper()
