@@ -154,7 +154,7 @@ func hear(t *testing.T, all []*drawn) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		delivery, err := sealed.Open(ctx)
+		delivery, err := sealed.Open(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -134,7 +134,7 @@ func mustRefuse(t *testing.T, faults []fault) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		delivery, err := sealed.Open(ctx)
+		delivery, err := sealed.Open(ctx, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
