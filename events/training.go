@@ -1,5 +1,7 @@
 package events
 
+import "fmt"
+
 // BrokenStep says that a node's step cannot end, though everybody may live: a collective broke that cannot be resumed,
 // or timed out. The node stands still until a plan comes for which all gave up their step.
 type BrokenStep struct {
@@ -78,15 +80,25 @@ type StopRefusal struct {
 }
 
 // JobStop says that training has stopped after a step of which a snapshot is complete. All processes end, and later joiners
-// go on from there.
+// go on from there. Scripts that know nothing of their agents (Job.Unchanged) go on from their own checkpoints.
 type JobStop struct {
-	Generation uint64 `json:"generation" is:"min=1"`     // of the plan in force
-	Step       uint64 `json:"step"`                      // completed steps
-	Tier       string `json:"tier" is:"one=disk|remote"` // that the snapshot is complete in
-	Plan       string `json:"plan" is:"digest"`          // digest of the plan in force, by which the snapshot is found
-	Reason     string `json:"reason" is:"count=0..256"`  // of who asked for it, or of the first node that left
+	Generation uint64 `json:"generation" is:"min=1"`               // of the plan in force
+	Step       uint64 `json:"step"`                                // completed steps
+	Tier       string `json:"tier,omitempty" is:"one=disk|remote"` // that the snapshot is complete in; left out: scripts keep their own state
+	Plan       string `json:"plan" is:"digest"`                    // digest of the plan in force, by which the snapshot is found
+	Reason     string `json:"reason" is:"count=0..256"`            // of who asked for it, or of the first node that left
 	// Behind are nodes that did not tell in time that they made the step: what their processes end with may be of the step before.
 	Behind []string `json:"behind,omitempty" is:"count=0..4096,each=token"`
+}
+
+// String tells where training stopped, and from where it goes on.
+func (j *JobStop) String() string {
+	if j.Tier == "" {
+		return "training has stopped, and the scripts keep their own state (--unchanged): they go on from their own checkpoints once they " +
+			"are started again by the names that their nodes had"
+	}
+	return fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): it goes on from there once the same "+
+		"scripts are started again", j.Step, j.Tier)
 }
 
 // ResetRequest asks that training begins anew at its first step. Nobody may train then.

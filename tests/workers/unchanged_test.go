@@ -150,6 +150,31 @@ func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testin
 	}
 }
 
+// The stop was refused, for the state would be lost, which is in their own checkpoint. One signal to each did the same.
+func TestScriptsAreStoppedTogetherAndGoOnFromTheirCheckpoint(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	p.reknit("stop")
+	if stopped := p.expectStopped([]*worker{first, second}); stopped.Tier != "" {
+		t.Errorf("the stop tells of a snapshot: %+v", stopped)
+	}
+	if says, err := p.run("status"); err == nil && !strings.Contains(says, "go on from their own checkpoints") || strings.Contains(says, "gone") {
+		t.Errorf("%v, %s", err, says)
+	}
+	done := max(first.done, second.done)
+	first, second = p.join("n1"), p.join("n2")
+	first.done, second.done = done-1, done-1 // each was killed before it said its last count, or after
+	p.together(first, second)
+	for _, w := range []*worker{first, second} {
+		w.signal(w.agent.Process.Pid, syscall.SIGTERM)
+	}
+	p.expectStopped([]*worker{first, second})
+	alone := p.join("n2")
+	p.together(alone, p.join("n1"))
+}
+
 // All who had a place in the last plan waited for ever, and a script that begins with its own checkpoint lost nothing.
 func TestScriptsWhoseJobIsCompleteBeginAgainByTheirNamesOnceAUserAskedForThat(t *testing.T) {
 	t.Parallel()

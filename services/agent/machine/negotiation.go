@@ -95,7 +95,7 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 		}
 	}
 	objection, refuses := m.objection(event, opening)
-	if opening.Stop && len(m.lasting()) == 0 {
+	if opening.Stop && !m.settings.Job.Unchanged() && len(m.lasting()) == 0 {
 		objection = "its snapshots do not outlive its process: expected REKNIT_SNAPSHOT_FOLDER or REKNIT_SNAPSHOT_BUCKET"
 	} else if opening.Stop && m.diverged > 0 {
 		objection = m.stopsDiverged()

@@ -75,8 +75,7 @@ func (m *Machine) refuseLast() {
 
 // stopped hears that training has stopped: what this node holds is in a snapshot, too, and its process ends.
 func (m *Machine) stopped(_ events.Event, stop events.JobStop) {
-	reason := fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): "+
-		"it goes on from there once the same scripts are started again", stop.Step, stop.Tier)
+	reason := stop.String()
 	if m.plan != nil && m.done < stop.Step {
 		reason += fmt.Sprintf("; this node did not make that step in time, and its model is that of step %d", m.done)
 	}

@@ -71,6 +71,16 @@ func TestWhoseSnapshotsEndWithItsProcessObjectsToAStop(t *testing.T) {
 	}
 }
 
+func TestWhoseScriptKeepsItsOwnStateStopsWithoutASnapshot(t *testing.T) {
+	n := trainingNode(t, 11, func(settings *Settings) {
+		settings.Job.Kind, settings.Job.Layers = events.DataParallel, []events.LayerProfile{{ParameterBytes: 1}}
+	})
+	n.hears(events.NegotiationOpened, stopOpening())
+	if told := strings.Join(n.told, "\n"); !strings.Contains(told, "negotiation.consented g4 true") {
+		t.Errorf("it does %q: expected that it consents", told)
+	}
+}
+
 func TestAJobWhoseLossIsNotFiniteIsNotStoppedWithASnapshotToGoOnFrom(t *testing.T) {
 	n := trainingNode(t, 11, keepsSnapshots)
 	n.completes(12, false)

@@ -256,6 +256,8 @@ func (m *Machine) nobodyLeft() string {
 		return "no node is left: training begins anew once nodes join"
 	case m.begins():
 		return "no node is left, and no step was made: training begins once nodes join"
+	case m.state.Plan != nil && m.state.Job.Unchanged():
+		return "no node is left: " + ownState
 	case m.state.Plan != nil && m.allEnded():
 		return "no node is left: who held the state has ended. Training goes on from a snapshot, if there is one, once nodes join; if " +
 			"there is none, its state is gone. " + beginAnew

@@ -273,3 +273,39 @@ func TestOfAFailureToWriteTheLastSnapshotNoUnitsAreRemembered(t *testing.T) {
 		t.Errorf("%v, remembered otherwise: %s", err, memory)
 	}
 }
+
+// script is the job of scripts that keep their own state.
+func script() *events.Job {
+	return &events.Job{Digest: events.Digest(nil), Kind: events.DataParallel, Layers: []events.LayerProfile{{ParameterBytes: 1}},
+		GlobalBatch: 12, MicroBatch: 1}
+}
+
+// The stop was refused, for their state would be lost, which is in their own checkpoints.
+func TestScriptsThatKeepTheirOwnStateStopWithoutASnapshot(t *testing.T) {
+	w := newEmptyWorld(t, 2, 0)
+	w.stragglers = map[string]bool{"n2": true}
+	w.begin(2)
+	w.machine.state.Job = script()
+	w.step = 5
+	w.hear(events.StopRequested, "/user", "opticks", &events.StopRequest{Reason: "the rack is moved"})
+	w.run()
+	if why, stop := w.refusedStop(), w.machine.state.Stop; why != "" || stop != nil {
+		t.Fatalf("refused: %q; stopped before all stand where they stop: %+v", why, stop)
+	}
+	w.makes("n2", 7)
+	w.run()
+	if stop := w.machine.state.Stop; stop == nil || stop.Tier != "" || stop.Step != 7 || len(stop.Behind) > 0 {
+		t.Errorf("stopped: %+v", stop)
+	}
+}
+
+func TestWhereAllScriptsThatKeepTheirOwnStateHaveEndedNobodySaysThatItIsGone(t *testing.T) {
+	w := newWorld(t, 2)
+	w.machine.state.Job = script()
+	w.prove(4, "n1", "n2")
+	w.run()
+	held := w.held()
+	if held == nil || strings.Contains(held.Reason, "gone") || !strings.Contains(held.Reason, "go on from their own checkpoints") {
+		t.Errorf("held: %+v", held)
+	}
+}

@@ -62,7 +62,7 @@ func TestWhatALaterStepIsHeldAtDecidesNothingWhereTrainingBeginsAnew(t *testing.
 // A reset from a snapshot of a job whose scripts have none had all wait for ever.
 func TestTrainingDoesNotBeginFromASnapshotOfScriptsThatKeepTheirOwnState(t *testing.T) {
 	w := resets(t, false)
-	w.machine.state.Job = &events.Job{Digest: events.Digest(nil), Kind: events.DataParallel, Layers: []events.LayerProfile{{ParameterBytes: 1}}}
+	w.machine.state.Job = script()
 	refused := w.asksReset(&events.ResetRequest{Reason: "longer", Snapshots: true})
 	if reset := w.machine.state.Reset; !strings.Contains(refused, "--unchanged") || reset == nil || reset.Snapshots {
 		t.Errorf("refused: %q, reset %+v", refused, reset)

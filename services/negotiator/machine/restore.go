@@ -111,6 +111,9 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 			"is of another cluster. End the scripts that are left of that, and start them again", named(missing, name))
 	}
 	waits := m.waitingFor(missing)
+	if m.state.Job.Unchanged() {
+		return "nobody who had a place in the last plan is here: " + ownState
+	}
 	if stop := m.state.Stop; stop != nil {
 		return fmt.Sprintf("training was stopped after step %d, and who is here cannot read %s of its snapshot%s",
 			stop.Step, named(missing, name), waits)
@@ -126,6 +129,10 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 	}
 	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits
 }
+
+// ownState is how scripts go on that know nothing of their agents.
+const ownState = "the scripts keep their own state (--unchanged). They go on from their own checkpoints once they are started by the names " +
+	"that their nodes had (REKNIT_AGENT_NODE), or, by other names, after: reknit cluster reset"
 
 // beginAnew is what there is to do where the state of a job is gone.
 const beginAnew = "To begin anew at the first step: reknit cluster reset"

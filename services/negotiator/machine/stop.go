@@ -2,7 +2,6 @@ package machine
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -57,7 +56,7 @@ func (m *Machine) cannotStop() string {
 		return "training stands still, so that no step can be made of which all write a snapshot: reknit status says why"
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
-		if m.placed(node) && !m.state.Members[node].Snapshots {
+		if m.placed(node) && !m.state.Members[node].Snapshots && !m.state.Job.Unchanged() {
 			return node + " writes no snapshots (REKNIT_SNAPSHOT_FOLDER or REKNIT_SNAPSHOT_BUCKET at every node), and what it " +
 				"trains would be lost: two signals within 10 s to each agent end the job anyway"
 		}
@@ -119,10 +118,11 @@ func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.Complete
 	return m.stopOnceStored(cause)
 }
 
-// isStored reports whether the snapshot of the step at which all stop is complete.
+// isStored reports whether the snapshot of the step at which all stop is complete, or nobody needs one.
 func (m *Machine) isStored() bool {
 	under := m.state.Negotiation
-	return under != nil && under.Phase == protocol.Stopping && m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest
+	isComplete := func() bool { return m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest }
+	return under != nil && under.Phase == protocol.Stopping && (m.state.Job.Unchanged() || isComplete())
 }
 
 // stopOnceStored says that training has stopped, once the snapshot of that step is complete and all have made it.
@@ -141,13 +141,16 @@ func (m *Machine) stopOnceStored(cause events.Event) []events.Event {
 func (m *Machine) stop(cause events.Event) []events.Event {
 	under := m.state.Negotiation
 	stop := events.JobStop{
-		Generation: m.state.generation(), Step: under.StopStep, Tier: m.state.Stored.Tier, Plan: m.state.PlanDigest,
+		Generation: m.state.generation(), Step: under.StopStep, Plan: m.state.PlanDigest,
 		Reason: cmp.Or(m.state.Stopping, under.Opening.Changes[0].Reason), Behind: m.behind(),
+	}
+	if !m.state.Job.Unchanged() {
+		stop.Tier = m.state.Stored.Tier
 	}
 	said := []events.Event{
 		m.speaker.Say(cause, events.TrainingStopped, m.settings.Cluster, &stop), // first: who heard of the abort alone would train on
 		m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{Negotiation: under.ID, Generation: under.Opening.Generation,
-			Reason: fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete", stop.Step)}),
+			Reason: stop.String()}),
 	}
 	m.halt(&stop, cause.Logged)
 	return said
@@ -207,8 +210,7 @@ func (m *Machine) hasStopped(cause events.Event, join events.Join) string {
 	case join.AgentSeconds == 0 && (past == nil || past.Generation > stop.Generation || cause.Logged.Sub(m.state.Ended) > restartTime):
 		return ""
 	}
-	return fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): it goes on from there once the same "+
-		"scripts are started again", stop.Step, stop.Tier)
+	return stop.String()
 }
 
 // callOff has training go on that was to stop, and tells all who asked.

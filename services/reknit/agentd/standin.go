@@ -38,6 +38,7 @@ type standIn struct {
 	offered bool          // the place was: a script runs in it, or ran
 	scripts fence.Scripts // that may run
 	began   time.Time     // the plan in force
+	started time.Time     // the agent
 	due     time.Time     // of the next step, if no plan asks for it before
 	made    atomic.Uint64 // generation of the place whose script has ended well; zero: none has
 	told    uint64        // generation of the plan under which the cluster was told of that
@@ -77,7 +78,7 @@ const (
 // beginStandIn asks for a place in the background.
 func beginStandIn(ctx context.Context, config Config, script string) *standIn {
 	s := &standIn{
-		config: config, script: script, places: make(chan place, 1), broken: make(chan failure, 1),
+		config: config, script: script, started: time.Now(), places: make(chan place, 1), broken: make(chan failure, 1),
 		cut:   make(chan struct{}, 1),
 		ended: make(chan error, 1), closed: make(chan struct{}),
 	}
@@ -151,7 +152,7 @@ func (s *standIn) join(ctx context.Context) (err error) {
 	s.session, err = agent.Join(ctx, agent.Config{
 		NATSURL: s.config.URL, NATSKit: s.config.Kit, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
 		Site: s.config.Site, Consent: s.config.Policy,
-		MemoryBytes: memoryBytes, Job: standInJob(s.script), Measure: s.watch.Measure, Trained: kept,
+		MemoryBytes: memoryBytes, Job: standInJob(s.script), Measure: s.watch.Measure, Trained: kept, Started: s.started,
 		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},
 	})
 	return err

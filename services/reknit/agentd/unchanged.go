@@ -88,6 +88,7 @@ func (u *unchanged) turn() error {
 		return u.fence()
 	case err := <-u.standIn.ended:
 		if errors.Is(err, agent.ErrLeft) {
+			slog.Info("the agent ends, and its script before", "because", err)
 			_ = u.halt()            // likewise
 			u.exit = end{}          // it ended because it was to
 			u.standIn.watch.Close() // its peers need not suspect it, and need not wait for its script

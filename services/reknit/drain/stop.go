@@ -21,7 +21,8 @@ import (
 const stopHelp = `Stops a job so that it can go on another time: all trainers stop after one step, write a snapshot of it, and end with status 0 once it
 is complete. A step that broke before is mended first. Start the same scripts again, with the snapshots that they wrote (and reknit up, if that
 ended): training goes on from that step. If no snapshots are taken (REKNIT_SNAPSHOT_FOLDER, REKNIT_SNAPSHOT_BUCKET), or one cannot
-be written, the job is not stopped, and trains on.
+be written, the job is not stopped, and trains on. Scripts under --unchanged need none: they get SIGTERM, and have 30 s to write the
+checkpoint from which they go on.
 
 Interrupted, the command ends and the request stands; it lapses where no negotiator hears it within a minute. Exit status: 0 training has stopped, or the job is complete; 1 it may not, and the
 reason is printed; 2 and 4 as everywhere.`

@@ -7,6 +7,7 @@ import (
 
 	"github.com/reknit/reknit/services/monitor/machine/changes"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
+	"github.com/reknit/reknit/services/reknit/tell"
 )
 
 // late says for how long no step was made, where nothing else says why: a script that hangs alone has nobody wait for it.
@@ -31,6 +32,14 @@ func negotiates(c changes.Change, took string) string {
 		says += fmt.Sprintf(" and %d more", more)
 	}
 	return says
+}
+
+// says tells of a job that is complete.
+func (o Overview) says() string {
+	if o.Stepless {
+		return tell.Count(len(o.End.Nodes), "script has", "scripts have") + " ended well"
+	}
+	return o.End.String()
 }
 
 // longer says how a job that is complete trains longer.

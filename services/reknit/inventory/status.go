@@ -286,16 +286,16 @@ func (o Overview) tell(w io.Writer) {
 	}
 	switch {
 	case o.End != nil:
-		fmt.Fprintf(table, "job\tcomplete since %s: %s\n\t%s\n", o.End.At.Local().Format("01-02 15:04:05"), o.End, o.longer())
+		fmt.Fprintf(table, "job\tcomplete since %s: %s\n\t%s\n", o.End.At.Local().Format("01-02 15:04:05"), o.says(), o.longer())
 	case o.Stop != nil:
 		fmt.Fprintf(table, "training\t%s\n", o.Stop)
 	case o.Reset != "":
 		fmt.Fprintf(table, "training\t%s\n", strings.TrimPrefix(o.begins, "training "))
-	case o.isDeserted() && o.Step > 0:
+	case o.isDeserted() && o.Step > 0 && !o.Stepless:
 		fmt.Fprintf(table, "training\tstopped at step %d: no node is heard\n", o.Step)
 	case o.isDeserted():
 		fmt.Fprintln(table, "training\tstopped: no node is heard")
-	case o.waits() && o.Step > 0:
+	case o.waits() && o.Step > 0 && !o.Stepless:
 		fmt.Fprintf(table, "training\tstopped at step %d: the cluster holds\n", o.Step)
 	case o.waits() && o.Generation > 0:
 		fmt.Fprintln(table, "training\tstopped: the cluster holds")
@@ -318,7 +318,7 @@ func (o Overview) tell(w io.Writer) {
 	fmt.Fprintf(table, "nodes\t%s\n", cmp.Or(strings.Join(nodes, ", "), "none"))
 	listed(table, "waits", o.Waiting)
 	listed(table, "spare", o.Idle)
-	if o.Alone > 0 && o.End == nil && !o.waits() {
+	if o.Alone > 0 && o.End == nil && !o.waits() && !o.Stepless {
 		fmt.Fprintf(table, "copies\t%s in one node alone: its loss takes training back to a snapshot, or to the start\n",
 			tell.Count(o.Alone, "part of the model is", "parts of the model are"))
 	}

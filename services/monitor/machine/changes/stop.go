@@ -27,6 +27,9 @@ func StopOf(event events.Event) *Stop {
 
 // String tells it as a person would, and how training goes on.
 func (s *Stop) String() string {
+	if s.Tier == "" {
+		return "stopped; the same scripts, started again by the names that their nodes had, go on from their own checkpoints"
+	}
 	return fmt.Sprintf("stopped at step %d, snapshot complete at %d (%s); the same scripts, started again where the snapshots are, "+
 		"go on from there, and train longer if all are given more steps", s.Step, s.Step, s.Tier)
 }

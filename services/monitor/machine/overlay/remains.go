@@ -17,11 +17,14 @@ type Remains struct {
 	Keep    []string // their agents said that they keep what their trainers left
 	Unheard []string // nobody has said yet what became of them
 	Unknown []string // they are lost, and nothing proves that they have ended
+
+	unchanged bool // scripts keep their own state (--unchanged)
 }
 
 // RemainsOf returns those of some nodes that have a place and are not heard.
 func RemainsOf(nodes []Node, now time.Time) (remains Remains) {
 	for _, node := range nodes {
+		remains.unchanged = remains.unchanged || node.Stepless
 		switch {
 		case node.Pipeline == nil || node.State == Ended || node.Proven:
 		case node.State == Joining && node.Pulse != nil:
@@ -57,6 +60,11 @@ func (r Remains) Do(held bool) string {
 		return fmt.Sprintf("wait: %s asked for a place again, and will tell what is held there", few(r.Back))
 	case len(r.Unheard) > 0 && !held:
 		return fmt.Sprintf("it is not known yet whether %s ended: look again in a minute", few(r.Unheard))
+	case r.unchanged && len(unknown) > 0:
+		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Start those that do not again by the "+
+			"names they had: their scripts keep their own state (--unchanged), and go on from their own checkpoints", few(unknown))
+	case r.unchanged:
+		return "once the scripts are started again by the names that their nodes had, they go on from their own checkpoints"
 	case len(unknown) > 0:
 		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Start those that do not again by the "+
 			"names they had: with snapshots training goes on from there. If none of them runs any more, and there is no snapshot, the "+

@@ -22,6 +22,9 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 	missed := node("n3", overlay.Lost)
 	back := node("n3", overlay.Joining)
 	back.Pulse = &events.Pulse{}
+	script := overlay.Node{Node: "n7", State: overlay.Lost, Pipeline: &place, Stepless: true}
+	ended := script
+	ended.Proven = true
 	for name, test := range map[string]struct {
 		nodes     []overlay.Node
 		held      bool
@@ -35,6 +38,8 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 		"one is back":                         {[]overlay.Node{gone, back}, true, "wait: n3 asked for a place again", false},
 		"an agent kept it an hour ago":        {[]overlay.Node{long}, false, "nothing proves that n1 ended", true},
 		"all are gone":                        {[]overlay.Node{gone, {Node: "n5"}}, false, "those that ended is gone", true},
+		"a script keeps its own state":        {[]overlay.Node{ended}, true, "go on from their own checkpoints", false},
+		"one of these may live":               {[]overlay.Node{script}, true, "nothing proves that n7 ended", false},
 		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "without, the state", true},
 	} {
 		says := overlay.RemainsOf(test.nodes, now).Do(test.held)
