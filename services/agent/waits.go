@@ -78,7 +78,14 @@ func (s *Session) remind() {
 // or a step that others are in. Nodes of a secured installation may not ask, and then nobody is blamed.
 func (s *Session) sayThatThereIsNoPlan(connected bool) {
 	about := []any{"node", s.config.Node, "cluster", s.config.Cluster, "connected", connected}
-	switch works, known := s.negotiates(); {
+	works, known := s.negotiates()
+	held, isHeld := events.Event{}, false
+	if works {
+		held, isHeld = s.missedHold()
+	}
+	switch {
+	case isHeld:
+		s.hear(held)
 	case works:
 		slog.Info("no plan yet, and the services work: they wait for others", append(about, "do",
 			"reknit explain tells for whom, and reknit status what those are at")...)
@@ -89,6 +96,23 @@ func (s *Session) sayThatThereIsNoPlan(connected bool) {
 	default:
 		slog.Info("no plan yet, and nobody says why", append(about, "do", "ask with the kit of a user: reknit status")...)
 	}
+}
+
+// missedHold returns why the cluster holds, where that was told before this node listened and nothing came of it since.
+func (s *Session) missedHold() (held events.Event, found bool) {
+	ctx, cancel := context.WithTimeout(s.context, lookTime)
+	defer cancel()
+	last := func(kind events.Kind) (events.Event, bool) {
+		event, found, err := s.bus.LastEvent(ctx, events.EventStream, events.EventSubject(s.config.Cluster, kind, "*"))
+		return event, found && err == nil
+	}
+	held, found = last(events.ClusterHeld)
+	for _, kind := range []events.Kind{events.NegotiationOpened, events.StepReleased, events.TrainingReset, events.TrainingStopped} {
+		if ends, ended := last(kind); ended && ends.Sequence > held.Sequence {
+			return held, false
+		}
+	}
+	return held, found
 }
 
 // negotiates asks whether a negotiator acts for the cluster; known is false where it cannot be told.

@@ -152,21 +152,45 @@ func TestWhereNoNegotiatorAnswersItIsToldThatNoServicesServeTheCluster(t *testin
 	log.expect(t, 1, "set REKNIT_CLUSTER to the one that they serve")
 }
 
-// Services were blamed each ten seconds while they worked: a step took ten seconds, or rank 0 evaluated.
-func TestWhereANegotiatorAnswersTheServicesAreNotBlamed(t *testing.T) {
-	log := recorded(t)
+// works returns a hub whose negotiator answers.
+func works(t *testing.T) *hub {
 	h := newHub(t)
 	answers, err := h.bus.Conn().Subscribe(events.LeaseSubject("c", "negotiator"), func(asked *nats.Msg) { _ = asked.Respond(nil) })
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answers.Unsubscribe()
+	t.Cleanup(func() { _ = answers.Unsubscribe() })
 	if err := h.bus.Conn().Flush(); err != nil {
 		t.Fatal(err)
 	}
+	return h
+}
+
+// Services were blamed each ten seconds while they worked: a step took ten seconds, or rank 0 evaluated.
+func TestWhereANegotiatorAnswersTheServicesAreNotBlamed(t *testing.T) {
+	log, h := recorded(t), works(t)
 	h.wait()
 	log.expect(t, 2, `level=INFO msg="no plan yet, and the services work: they wait for others"`)
 	if strings.Contains(log.String(), "level=WARN msg=\"no plan yet") {
 		t.Errorf("it warns:\n%s", log)
+	}
+}
+
+// A step was held, and of two agents the one that came later said that it waits for others.
+func TestWhoComesToAClusterThatHoldsAlreadySaysWhy(t *testing.T) {
+	log, h := recorded(t), works(t)
+	h.hold()
+	h.wait()
+	log.expect(t, 2, `msg="training waits" node=n1 reason="no live node holds layer 0"`)
+}
+
+func TestWhoComesAfterAHoldThatIsOverDoesNotTellOfIt(t *testing.T) {
+	log, h := recorded(t), works(t)
+	h.hold()
+	h.say(events.StepReleased, "c", &events.Release{Hold: 1, Step: 3, Samples: events.Samples{First: 36, Count: 12}, Skip: true, Reason: "a bad record"})
+	h.wait()
+	log.expect(t, 2, `level=INFO msg="no plan yet, and the services work: they wait for others"`)
+	if strings.Contains(log.String(), "training waits") {
+		t.Errorf("it tells of what is over:\n%s", log)
 	}
 }
