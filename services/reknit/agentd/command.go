@@ -31,7 +31,8 @@ const runUsage = usage + `Flags of run:
                  that others trained, too: it gives that to nodes that join, and two signals end it.
   --unchanged    the command knows nothing of Reknit. It has RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of the
                  plan, as under torchrun, is stopped and started again whenever nodes join, leave or fail, and
-                 begins with its own checkpoint. Failures are counted as above, at all nodes, and there is no pause.
+                 begins with its own checkpoint: REKNIT_SNAPSHOT_… have no effect. Failures are counted as above, at all
+                 nodes, and there is no pause.
                  Without it a script joins by reknit.py or reknit_torch.py, and goes on in place.
 `
 

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -55,6 +56,10 @@ func RunUnchanged(
 	if err := config.complete(); err != nil {
 		return 0, err
 	}
+	if useless := snapshotSettings(os.Environ()); len(useless) > 0 {
+		slog.Warn("these settings have no effect with --unchanged: nothing writes snapshots of a script that knows nothing of its agent, and "+
+			"goes on from its own checkpoint alone", "settings", useless)
+	}
 	u := &unchanged{
 		input: inputOf(os.Stdin), config: config, command: command, most: restarts, restarts: restarts, signals: signals,
 		standIn: beginStandIn(ctx, config, scriptOf(command)),
@@ -71,6 +76,17 @@ func RunUnchanged(
 		return 0, nil
 	}
 	return u.exit.status(), nil
+}
+
+// snapshotSettings returns the names of the variables of an environment that say where snapshots are written, or when.
+func snapshotSettings(environment []string) (names []string) {
+	for _, variable := range environment {
+		if name, value, _ := strings.Cut(variable, "="); strings.HasPrefix(name, "REKNIT_SNAPSHOT_") && value != "" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // turn takes the next thing that happens. Its error ends the script.

@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"slices"
 	"testing"
 	"time"
 )
@@ -22,5 +23,13 @@ func TestAnUnchangedScriptThatRanForMinutesBeforeItFailedHasAllItsRestartsAgain(
 		if u.restarts != row.restarts || !u.failed {
 			t.Errorf("behind a failure after %v %d restarts are left, expected %d", row.ran, u.restarts, row.restarts)
 		}
+	}
+}
+
+// They had no effect, and nobody said so.
+func TestSettingsOfSnapshotsThatAScriptUnchangedDoesNotHaveAreNamed(t *testing.T) {
+	set := []string{"PATH=/bin", "REKNIT_SNAPSHOT_FOLDER=/snapshots", "REKNIT_SNAPSHOT_BUCKET=", "REKNIT_SNAPSHOT_DISK_EVERY=10"}
+	if named := snapshotSettings(set); !slices.Equal(named, []string{"REKNIT_SNAPSHOT_DISK_EVERY", "REKNIT_SNAPSHOT_FOLDER"}) {
+		t.Errorf("it names %v", named)
 	}
 }
