@@ -84,7 +84,7 @@ type StopRefusal struct {
 type JobStop struct {
 	Generation uint64 `json:"generation" is:"min=1"`               // of the plan in force
 	Step       uint64 `json:"step"`                                // completed steps
-	Tier       string `json:"tier,omitempty" is:"one=disk|remote"` // that the snapshot is complete in; left out: scripts keep their own state
+	Tier       string `json:"tier,omitempty" is:"one=disk|remote"` // that has the snapshot; left out: scripts keep their state
 	Plan       string `json:"plan" is:"digest"`                    // digest of the plan in force, by which the snapshot is found
 	Reason     string `json:"reason" is:"count=0..256"`            // of who asked for it, or of the first node that left
 	// Behind are nodes that did not tell in time that they made the step: what their processes end with may be of the step before.
@@ -94,8 +94,8 @@ type JobStop struct {
 // String tells where training stopped, and from where it goes on.
 func (j *JobStop) String() string {
 	if j.Tier == "" {
-		return "training has stopped, and the scripts keep their own state (--unchanged): they go on from their own checkpoints once they " +
-			"are started again by the names that their nodes had"
+		return "training has stopped, and the scripts keep their own state (--unchanged): they go on from their own checkpoints once " +
+			"they are started again by the names that their nodes had"
 	}
 	return fmt.Sprintf("training has stopped after step %d, of which a snapshot is complete (%s): it goes on from there once the same "+
 		"scripts are started again", j.Step, j.Tier)

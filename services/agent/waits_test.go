@@ -187,7 +187,8 @@ func TestWhoComesToAClusterThatHoldsAlreadySaysWhy(t *testing.T) {
 func TestWhoComesAfterAHoldThatIsOverDoesNotTellOfIt(t *testing.T) {
 	log, h := recorded(t), works(t)
 	h.hold()
-	h.say(events.StepReleased, "c", &events.Release{Hold: 1, Step: 3, Samples: events.Samples{First: 36, Count: 12}, Skip: true, Reason: "a bad record"})
+	h.say(events.StepReleased, "c",
+		&events.Release{Hold: 1, Step: 3, Samples: events.Samples{First: 36, Count: 12}, Skip: true, Reason: "a bad record"})
 	h.wait()
 	log.expect(t, 2, `level=INFO msg="no plan yet, and the services work: they wait for others"`)
 	if strings.Contains(log.String(), "training waits") {

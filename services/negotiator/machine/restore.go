@@ -131,8 +131,8 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 }
 
 // ownState is how scripts go on that know nothing of their agents.
-const ownState = "the scripts keep their own state (--unchanged). They go on from their own checkpoints once they are started by the names " +
-	"that their nodes had (REKNIT_AGENT_NODE), or, by other names, after: reknit cluster reset"
+const ownState = "the scripts keep their own state (--unchanged). They go on from their own checkpoints once they are started by the " +
+	"names that their nodes had (REKNIT_AGENT_NODE), or, by other names, after: reknit cluster reset"
 
 // beginAnew is what there is to do where the state of a job is gone.
 const beginAnew = "To begin anew at the first step: reknit cluster reset"

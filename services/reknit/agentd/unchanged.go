@@ -57,8 +57,8 @@ func RunUnchanged(
 		return 0, err
 	}
 	if useless := snapshotSettings(os.Environ()); len(useless) > 0 {
-		slog.Warn("these settings have no effect with --unchanged: nothing writes snapshots of a script that knows nothing of its agent, and "+
-			"goes on from its own checkpoint alone", "settings", useless)
+		slog.Warn("these settings have no effect with --unchanged: nothing writes snapshots of a script that knows nothing of its agent, "+
+			"and goes on from its own checkpoint alone", "settings", useless)
 	}
 	u := &unchanged{
 		input: inputOf(os.Stdin), config: config, command: command, most: restarts, restarts: restarts, signals: signals,

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,9 @@ that hangs); agreed, until all had consented, a plan was made and every trainer 
 layer was verified where it belongs; next step, until every trainer completed one under the plan. In all is from the last heartbeat of
 who failed, or from the request, to then. (reknit dev counts from what its script did, which is before that.) The stall is what
 the trainer that stood longest saw by its own clock between two of its steps, less a usual one.
-Where not all have, or nobody knows of steps (--unchanged), a - stands for that, for the whole and for the stall.`
+Where not all have, or nobody knows of steps (--unchanged), a - stands for that, for the whole and for the stall. A stop and a reset have
+rows of their own behind the plan that they ended, with the step and the reason that was given; the time until training goes on counts
+in no change.`
 
 // options are the flags of the commands.
 type options struct {
@@ -95,7 +98,7 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 	if generation := generationOf(given); generation > 0 {
 		return o.one(ctx, b, generation, names, w)
 	}
-	all, err := Last(ctx, b, o.most)
+	all, halts, err := lastOf(ctx, b, o.most)
 	switch {
 	case err != nil:
 		return err
@@ -105,11 +108,11 @@ func (o options) history(ctx context.Context, given []string, w io.Writer) error
 			told[i] = Named{change, names.In(change)}
 		}
 		return tell.Document(w, told)
-	case len(all) == 0:
+	case len(all)+len(halts) == 0:
 		fmt.Fprintf(w, "Nothing has changed in %s in what the log holds, the last %v.\n", b.Cluster(), events.EventAge)
 		return nil
 	}
-	list(w, all)
+	list(w, all, halts)
 	rest, err := connect.Resting(ctx, b)
 	switch {
 	case rest.End != nil:
@@ -149,15 +152,22 @@ var columns = []struct {
 	{"next step", []string{changes.Commit, changes.FirstStep}},
 }
 
-// list writes a line a change.
-func list(w io.Writer, all []changes.Change) {
+// list writes a line a change, and one for each stop and each reset, in the order of time as far as generations leave that.
+func list(w io.Writer, all []changes.Change, halts []changes.Halt) {
 	table := tell.Table(w)
 	fmt.Fprint(table, "generation\tbegan\tchange\tplan\t")
 	for _, column := range columns {
 		fmt.Fprint(table, column.name+"\t")
 	}
 	fmt.Fprintln(table, "in all\tstall\tbytes\tattempts")
+	halt := func(until uint64) {
+		for len(halts) > 0 && halts[0].Generation < until {
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", halts[0].Generation, clock(halts[0].At), halts[0], strings.Repeat("-\t", 8)+"-")
+			halts = halts[1:]
+		}
+	}
 	for _, c := range all {
+		halt(c.Generation)
 		plan := c.State
 		if c.State == changes.Working {
 			plan = tell.Folded(c.Shape) + " " + c.Policy
@@ -173,6 +183,7 @@ func list(w io.Writer, all []changes.Change) {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", atEnd(c, tell.Seconds(c.TotalSeconds)), atEnd(c, tell.Seconds(c.StallSeconds)),
 			tell.Bytes(c.BytesMoved), len(c.Attempts))
 	}
+	halt(math.MaxUint64)
 	table.Flush()
 }
 

@@ -49,7 +49,7 @@ func FuzzLog(f *testing.F) {
 			}
 			record.Take(event)
 			all := record.Changes(log.now)
-			list(io.Discard, all)
+			list(io.Discard, all, nil)
 			for _, change := range all {
 				detail(io.Discard, change)
 			}

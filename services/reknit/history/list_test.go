@@ -12,8 +12,20 @@ import (
 func TestWhatIsNotKnownBeforeAllMadeAStepIsNotTold(t *testing.T) {
 	var printed strings.Builder
 	list(&printed, []changes.Change{{Generation: 4, State: changes.Committed, TotalSeconds: 0.018,
-		Phases: []changes.Phase{{Name: changes.Consent, Seconds: 0.016}, {Name: changes.Commit, Seconds: 0.002}}}})
+		Phases: []changes.Phase{{Name: changes.Consent, Seconds: 0.016}, {Name: changes.Commit, Seconds: 0.002}}}}, nil)
 	if row := regexp.MustCompile(` committed +0 s +16 ms +0 s +- +- +- `); !row.MatchString(printed.String()) {
 		t.Errorf("expected %s in\n%s", row, &printed)
+	}
+}
+
+func TestAStopAndAResetHaveRowsWithTheirStepAndWhoAskedBehindThePlanThatTheyEnd(t *testing.T) {
+	var printed strings.Builder
+	list(&printed, []changes.Change{{Generation: 1, State: changes.Committed}, {Generation: 2, State: changes.Committed}}, []changes.Halt{
+		{Generation: 1, Step: 40, Reason: "the rack is moved"}, {Generation: 2, Step: 55, Reason: "a wrong setting", Reset: true},
+	})
+	rows := regexp.MustCompile(`(?s)\n1 .*committed.*\n1 .* stop after step 40: the rack is moved +-.*\n2 .*committed.*` +
+		`\n2 .* reset at step 55, to the first one: a wrong setting +-`)
+	if !rows.MatchString(printed.String()) {
+		t.Errorf("expected rows of a stop and a reset in\n%s", &printed)
 	}
 }

@@ -27,16 +27,26 @@ func commits(ctx context.Context, b *bus.Bus) (all []commit, err error) {
 
 // Last returns the last changes that were committed, at most so many, and those that are not yet.
 func Last(ctx context.Context, b *bus.Bus, most int) ([]changes.Change, error) {
+	last, _, err := lastOf(ctx, b, most)
+	return last, err
+}
+
+// lastOf returns the last changes, and the stops and resets since the first of them.
+func lastOf(ctx context.Context, b *bus.Bus, most int) ([]changes.Change, []changes.Halt, error) {
 	all, err := commits(ctx, b)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	newest := all[max(0, len(all)-most):]
 	from := uint64(0)
 	if len(newest) < len(all) {
 		from = all[len(all)-most-1].generation + 1
 	}
-	return read(ctx, b, spanOf(all, from, 0), from)
+	record, err := read(ctx, b, spanOf(all, from, 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	return record.Since(from, time.Now()), record.Halts(from), nil
 }
 
 // Of returns the change that led to a generation.
@@ -45,10 +55,11 @@ func Of(ctx context.Context, b *bus.Bus, generation uint64) (changes.Change, err
 	if err != nil {
 		return changes.Change{}, err
 	}
-	found, err := read(ctx, b, spanOf(all, generation, generation+1), generation)
+	record, err := read(ctx, b, spanOf(all, generation, generation+1))
 	if err != nil {
 		return changes.Change{}, err
 	}
+	found := record.Since(generation, time.Now())
 	at := slices.IndexFunc(found, func(c changes.Change) bool { return c.Generation == generation })
 	if at >= 0 {
 		return found[at], nil
@@ -74,11 +85,8 @@ func spanOf(all []commit, from, until uint64) (span connect.Span) {
 	return span
 }
 
-// read returns the changes of a part of the log, without generations before one.
-func read(ctx context.Context, b *bus.Bus, span connect.Span, from uint64) ([]changes.Change, error) {
+// read returns what a part of the log tells.
+func read(ctx context.Context, b *bus.Bus, span connect.Span) (*changes.Record, error) {
 	record := changes.NewRecord(0)
-	if err := connect.Read(ctx, b, changes.Kinds(), span, record.Take); err != nil {
-		return nil, err
-	}
-	return record.Since(from, time.Now()), nil
+	return record, connect.Read(ctx, b, changes.Kinds(), span, record.Take)
 }

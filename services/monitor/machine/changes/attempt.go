@@ -39,6 +39,7 @@ type attempt struct {
 	ended    time.Time // zero: it is under way
 	abort    events.Abort
 	stopped  bool // training has, as it was to
+	past     bool // it is of before a stop or a reset
 	overdue  int
 	said     []string
 	asked    map[events.Kind]bool // what was requested and begun

@@ -17,6 +17,7 @@ type Record struct {
 	committed    uint64 // the last generation
 	end          *End   // nil: the job goes on
 	resets       Resets
+	halts        []Halt
 }
 
 // cause is a fact or a request.
@@ -175,20 +176,28 @@ func (r *Record) reset(event events.Event) {
 		return
 	}
 	r.end = nil
+	reset := r.resets.last
+	r.halt(Halt{
+		At: event.Time, Generation: reset.Generation, Step: reset.Step, Reason: reset.Reason, Reset: true, Snapshots: reset.Snapshots,
+	})
 	if next := r.generations[r.committed+1]; next != nil {
 		next.hold = nil
+		for _, before := range next.attempts {
+			before.past = true
+		}
 	}
 }
 
 // stop has the negotiation that was to stop training be done, and nobody be waited for. It is told again each day.
 func (r *Record) stop(event events.Event, stop *events.JobStop) {
 	r.asked(event)
+	r.halt(Halt{At: event.Time, Generation: stop.Generation, Step: stop.Step, Reason: stop.Reason, Unchanged: stop.Tier == ""})
 	next := r.generations[stop.Generation+1]
 	if next == nil || len(next.attempts) == 0 {
 		return
 	}
 	if last := next.attempts[len(next.attempts)-1]; last.opening.Stop && !last.stopped {
-		last.stopped, next.hold = true, nil
+		last.stopped, last.past, next.hold = true, true, nil
 	}
 }
 

@@ -137,7 +137,7 @@ func (r *Record) phases(g *generation) (began time.Time, phases []Phase) {
 // begins returns the first attempt at what the last one is to bring about: what was refused before is over.
 func (g *generation) begins() int {
 	for i := len(g.attempts) - 2; i >= 0; i-- {
-		if a := g.attempts[i]; !a.ended.IsZero() && a.isRefused() {
+		if a := g.attempts[i]; a.past || !a.ended.IsZero() && a.isRefused() {
 			return i + 1
 		}
 	}
