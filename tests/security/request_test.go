@@ -33,7 +33,7 @@ func (p *place) hears(b *bus.Bus, name string, after uint64, messages int) (took
 		if err != nil {
 			p.Fatal(err)
 		}
-		delivery, err := sealed.Open(p.Context())
+		delivery, err := sealed.Open(p.Context(), nil)
 		if err != nil {
 			p.Fatal(err)
 		}
