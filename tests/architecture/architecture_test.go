@@ -121,6 +121,8 @@ var plants = []struct{ rule, path, source, says string }{
 		"named after nothing"},
 	{"code is introduced", "services/planner/place/x.go", "package place\n", "neither a README.md"},
 	{"code is introduced", "services/planner/README.md", "# Planner\n", "first line"},
+	{"comments name their subject first", "services/planner/search/x.go",
+		"package search\n\n// f is called once. Where nobody\n// waits it returns.\nfunc f() {}\n", "opens with \"Where nobody waits"},
 	{"modules are in the workspace", "go.work", strings.Replace(sound()["go.work"], "\t./shared\n", "", 1),
 		"shared: module not in go.work"},
 	{"modules are in the workspace", "go.work", sound()["go.work"] + "use ./gone\n", "uses gone"},
