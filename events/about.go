@@ -5,8 +5,8 @@ import "strings"
 // About is what the id in an event's subject names.
 type About string
 
-// What an id names. What a node says of itself carries the node's id, so that a server can forbid it to speak for
-// another.
+// The things that an id names. An event that a node says of itself carries the node's id, so that a server can forbid
+// it to speak for another.
 const (
 	AboutNode        About = "node"
 	AboutLink        About = "link"

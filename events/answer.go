@@ -10,7 +10,7 @@ var refusals = map[Kind]Kind{
 }
 
 // NoAnswer says, of a question that the speaker was to answer, why its answer cannot be had or may not travel: whoever
-// waits for it would wait without an end. Of any other event it says nothing.
+// waits for it would wait without an end. It says nothing of any other event.
 func (s Speaker) NoAnswer(question Event, reason error) []Event {
 	refusal := refusals[question.Kind]
 	if row, _ := refusal.Row(); !row.Authorised(s.Source) {

@@ -118,7 +118,7 @@ func RelaySubject(cluster, node, speaker string) string {
 }
 
 // Authorised reports whether source may say an event of this kind: "/" and a service that the catalogue names, or
-// "/node/" and a node's id. That the node speaks of itself is for the reader of the payload to check.
+// "/node/" and a node's id. The reader of the payload is to check that the node speaks of itself.
 func (r Row) Authorised(source string) bool {
 	speaker, isRooted := strings.CutPrefix(source, "/")
 	name, node, hasID := strings.Cut(speaker, "/")
@@ -236,13 +236,13 @@ var Catalogue = []Row{
 	{NegotiationOpened, "A change is negotiated; members consent and say what they hold.", []string{"negotiator"}, func() Payload { return new(Opening) }, false},
 	{Consented, "A member's answer to an opening, with its holdings.", []string{"node"}, func() Payload { return new(Consent) }, false},
 	{ConsentDelayed, "A member will answer later: its trainer is busy.", []string{"node"}, func() Payload { return new(Delay) }, false},
-	{LinksMeasured, "What members measured of links, each once.", []string{"negotiator"}, func() Payload { return new(Measured) }, false},
+	{LinksMeasured, "The links that members measured, each once.", []string{"negotiator"}, func() Payload { return new(Measured) }, false},
 	{PlanRequested, "A plan is needed; the request holds all a planner must know.", []string{"negotiator"}, func() Payload { return new(PlanRequest) }, false},
 	{PlanProposed, "The plan found, with every candidate that was weighed.", []string{"planner"}, func() Payload { return new(Proposal) }, false},
 	{PlanDeferred, "Waiting for lost nodes to come back is better than any plan without them, and for how long.", []string{"planner"}, func() Payload { return new(Deferral) }, false},
 	{PlanRefused, "No plan is possible, and why.", []string{"planner"}, func() Payload { return new(Failure) }, false},
 	{RestorationAsked, "A proposal is to be mapped onto the nodes and what they hold.", []string{"negotiator"}, func() Payload { return new(RestorationRequest) }, false},
-	{RestorationPlanned, "Who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},
+	{RestorationPlanned, "The restorer's answer: who becomes whom, what moves from whom, the all-reduce rounds.", []string{"restorer"}, func() Payload { return new(Restoration) }, false},
 	{RestorationRefused, "The proposal cannot be restored, and why.", []string{"restorer"}, func() Payload { return new(Failure) }, false},
 	{PreCopyStarted, "Layers begin to move while training goes on.", []string{"negotiator"}, func() Payload { return new(PreCopyStart) }, false},
 	{PreCopyCaughtUp, "A receiver has its layers as of a recent step and applies what each step changes, or says why it does not.", []string{"node"}, func() Payload { return new(CaughtUp) }, false},
@@ -270,7 +270,7 @@ var Catalogue = []Row{
 	{ResetRequested, "Training is to begin anew, at its first step: what was trained is given up.", []string{anyone},
 		func() Payload { return new(ResetRequest) }, false},
 	{ResetRefused, "Training does not begin anew, and why.", []string{"negotiator"}, func() Payload { return new(ResetRefusal) }, false},
-	{TrainingReset, "What was trained is given up: training begins at its first step, of whatever job the first node to join then brings.",
+	{TrainingReset, "All training so far is given up: training begins at its first step, of whatever job the first node to join then brings.",
 		[]string{"negotiator"}, func() Payload { return new(JobReset) }, false},
 	{SnapshotWritten, "A node wrote its part of a snapshot.", []string{"node"}, func() Payload { return new(SnapshotPart) }, false},
 	{SnapshotFailed, "A node could not write its part of a snapshot, and why: each finding once until it writes again.", []string{"node"},

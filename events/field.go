@@ -42,8 +42,8 @@ func only(text, some string, ranges ...byte) bool {
 	return true
 }
 
-// check collects the first failed expectation of a payload. What was expected is put into words only where that failed: a
-// plan of 1,000 nodes has thousands of expectations.
+// check collects the first failed expectation of a payload. An expectation is put into words only if it failed: a plan of 1,000 nodes has
+// thousands of them.
 type check struct{ err error }
 
 // ranges checks that ranges of units hold some.

@@ -94,7 +94,7 @@ func (j *Job) IsTimed() bool {
 }
 
 // Unchanged reports whether the scripts of the job know nothing of their agents (reknit agent run --unchanged). They keep the state
-// themselves, in their own checkpoints, and nobody knows their steps. What agents hold in their place is a byte, the same at each step.
+// themselves, in their own checkpoints, and nobody knows their steps. Agents hold a byte in its place, the same at each step.
 func (j *Job) Unchanged() bool {
 	return j.Kind == DataParallel && len(j.Layers) == 1 && j.Layers[0].StateBytes() == 1
 }

@@ -78,8 +78,8 @@ func threeDigits(value float64) float64 {
 	return rounded
 }
 
-// What a link is taken to be until somebody has measured it: 1 Gbit/s, and a millisecond there and back. Whoever weighs
-// links takes the same, or a plan would not cost what was said of it.
+// A link is taken to have 1 Gbit/s, and a millisecond there and back, until somebody has measured it. All who weigh
+// links take the same, or a plan would not cost what was said of it.
 const (
 	AssumedBytesPerSecond   = 125e6
 	AssumedRoundTripSeconds = 1e-3

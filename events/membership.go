@@ -67,8 +67,8 @@ type LeaveDelay struct {
 	Incarnation     string  `json:"incarnation" is:"token"`
 	Seconds         float64 `json:"seconds" is:"min=0,max=1e30"`         // until the others could do without it, as predicted
 	DeadlineSeconds float64 `json:"deadlineSeconds" is:"min=0,max=1e18"` // that it has left
-	// Alone are the units that nobody else holds. The others take what else it holds from each other, and do not need it
-	// for that. Where there are none, it may go at its deadline and nothing is lost.
+	// Alone are the units that nobody else holds. The others take what else it holds from each other, and do not need it for that. The
+	// leaver may go at its deadline if there are none, and nothing is lost.
 	Alone  []Range `json:"alone" is:"count=0..4096,each=units"`
 	Reason string  `json:"reason" is:"reason"`
 }
@@ -76,7 +76,7 @@ type LeaveDelay struct {
 // Refusal answers a request that cannot be granted, or ends a membership.
 type Refusal struct {
 	Node string `json:"node" is:"token"` // who asked
-	// What is refused: the kind of the change, or "membership" for a node that was given up.
+	// Refused is the kind of the change that is refused, or "membership" for a node that was given up.
 	Refused     string `json:"refused" is:"one=membership|join|leave|failure|connect-link|disconnect-link|link-failure|link-return|broken-step"`
 	Incarnation string `json:"incarnation,omitempty"` // of the node, where its membership ends or does not begin
 	Reason      string `json:"reason" is:"reason"`

@@ -52,7 +52,7 @@ type Consent struct {
 	Incarnation string `json:"incarnation"`
 	Accepted    bool   `json:"accepted"`
 	Reason      string `json:"reason,omitempty" is:"reason"`
-	// Refuses are the nodes whose joins are not accepted. Where they are named, nothing else is objected to.
+	// Refuses are the nodes whose joins are not accepted. Nothing else is objected to if they are named.
 	Refuses  []string  `json:"refuses,omitempty" is:"count=0..4096,each=token"`
 	Step     uint64    `json:"step"` // completed steps
 	Holdings []Holding `json:"holdings" is:"count=0..4096"`
@@ -122,7 +122,7 @@ type Promise struct {
 	StopStep    uint64 `json:"stopStep"` // completed steps
 }
 
-// Schedule fixes the step at which all stop and the plan takes over. Where shards must move, they move there.
+// Schedule fixes the step at which all stop and the plan takes over. Shards that must move are moved at that step.
 type Schedule struct {
 	Negotiation string `json:"negotiation" is:"token"`
 	StopStep    uint64 `json:"stopStep"` // completed steps; members ahead of it roll back
@@ -140,7 +140,7 @@ type Commitment struct {
 	AtMost bool `json:"atMost,omitempty"`
 }
 
-// Abort says that a negotiation ended without a plan. What was promised in it no longer binds.
+// Abort says that a negotiation ended without a plan. A promise made in it no longer binds.
 type Abort struct {
 	Negotiation string `json:"negotiation" is:"token"`
 	Generation  uint64 `json:"generation"`
@@ -148,14 +148,14 @@ type Abort struct {
 	Superseded  bool   `json:"superseded"` // another negotiation follows at once with the same changes and more
 }
 
-// Overdue says that somebody waited too long, by the negotiator's clock. What comes of it is decided when the
-// negotiator hears it in the log, where every answer that came in time stands before it.
+// Overdue says that somebody waited too long, by the negotiator's clock. The negotiator decides what comes of it when
+// it hears it in the log, where every answer that came in time stands before it.
 type Overdue struct {
 	Negotiation string `json:"negotiation" is:"token"` // "none" where the cluster holds and is to be tried again
 	Phase       string `json:"phase" is:"token"`
 	Round       int    `json:"round"` // counts within the phase
-	// Node is the one whose wait or deadline is over, where the phase is none of a negotiation but joining or leaving. Where it is asking,
-	// a user's request was heard, and how old that is decides what comes of it.
+	// Node is the one whose wait or deadline is over, where the phase is none of a negotiation but joining or leaving. A user's request was
+	// heard if the phase is asking. The age of the request decides what comes of it.
 	Node string `json:"node,omitempty"`
 }
 

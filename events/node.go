@@ -87,7 +87,7 @@ type Exit struct {
 	Keeps bool `json:"keeps,omitempty"`
 }
 
-// What becomes of a connection to a node that does not answer.
+// The outcomes of a connection to a node that does not answer.
 const (
 	FoundRefused     = "refused"     // the host lives, and no process listens
 	FoundStalled     = "stalled"     // it was accepted, and nobody answers

@@ -35,7 +35,7 @@ type PlanRequest struct {
 	CurrentComputeRatio float64 `json:"currentComputeRatio,omitempty" is:"min=0,max=1e9"`
 }
 
-// PolicyReply is what a policy plug-in answers to a PlanRequest. Whatever else it says is ignored.
+// PolicyReply is what a policy plug-in answers to a PlanRequest. Everything else that it says is ignored.
 type PolicyReply struct {
 	Negotiation string     `json:"negotiation"`
 	Plan        PolicyPlan `json:"plan"`
@@ -103,7 +103,7 @@ type RestorationRequest struct {
 	Doubts []Doubt `json:"doubts,omitempty" is:"count=0..4096"`
 }
 
-// Doubt is how often units did not arrive from a node as they should since the last commit. Whose fault that is it does not say.
+// Doubt is how often units did not arrive from a node as they should since the last commit. It does not say whose fault that is.
 type Doubt struct {
 	From  string `json:"from" is:"token"`
 	To    string `json:"to,omitempty" is:"token"` // who could not verify them; left out: it did not offer them, or other bytes than others

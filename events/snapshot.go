@@ -1,8 +1,8 @@
 package events
 
-// SnapshotPart tells that a node wrote its part of a snapshot to its end. What is complete the restorer says, once parts
-// have all units. A node that has no room for the next one asks to withdraw a part. It hears that the part counts no more, or
-// that the snapshot is complete.
+// SnapshotPart tells that a node wrote its part of a snapshot to its end. The restorer says that a snapshot is complete once its parts have
+// all units. A node that has no room for the next one asks to withdraw a part. It hears that the part counts no more, or that the snapshot
+// is complete.
 type SnapshotPart struct {
 	Node  string  `json:"node" is:"token"`
 	Tier  string  `json:"tier" is:"one=memory|disk|remote"` // where it lies
@@ -26,8 +26,8 @@ type CompleteSnapshot struct {
 	Plan string `json:"plan" is:"digest"` // digest of the plan under which the step was trained
 }
 
-// OverdueSnapshot tells that units of a snapshot were not written by when parts of the second one after it were. Where one of
-// several holders writes a unit, another one writes it from here on.
+// OverdueSnapshot tells that units of a snapshot were not written by when parts of the second one after it were. A unit that has several
+// holders is written by another of them from here on.
 type OverdueSnapshot struct {
 	Tier  string  `json:"tier" is:"one=memory|disk|remote"`
 	Step  uint64  `json:"step"`                                // completed steps

@@ -88,8 +88,8 @@ var (
 	}
 )
 
-// PlansKept is how many plans of a cluster are kept, the newest. Each names the digest of the one before it. Of a thousand
-// nodes 500 plans take 20 MiB, and fewer than a service or an agent misses while it is away.
+// PlansKept is how many plans of a cluster are kept, the newest. Each names the digest of the one before it. For a thousand nodes 500 plans
+// take 20 MiB. A service or an agent misses fewer while it is away.
 const PlansKept = 500
 
 // The sorts of buckets.

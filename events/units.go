@@ -7,9 +7,9 @@ import (
 )
 
 // The state is numbered in units. A unit is what is held, moved, dropped and digested as one. While the optimizer state
-// stays whole, unit l is layer l with all of its state. Where the optimizer state is cut into Z partitions (ZeRO), unit
-// l of a model of L layers is the parameters of layer l, which every holder of the layer keeps. Unit (1+z)*L + l is
-// partition z of the layer's optimizer state. A pipeline names the partitions that it keeps.
+// stays whole, unit l is layer l with all of its state. In a model of L layers unit l is only the parameters of layer l
+// if the optimizer state is cut into Z partitions (ZeRO). Every holder of the layer keeps those. Unit (1+z)*L + l is
+// then partition z of the layer's optimizer state. A pipeline names the partitions that it keeps.
 
 const (
 	// MostPartitions bounds into how many the optimizer state may be cut.

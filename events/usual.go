@@ -23,9 +23,8 @@ func AssumedUsual() *Usual {
 	return &Usual{RoundTripSeconds: AssumedRoundTripSeconds, BandwidthBytesPerSecond: AssumedBytesPerSecond}
 }
 
-// UsualOf returns the usual link, in three digits: what one of many measurements changes is less. Where links there and back
-// are alike they are told as the same. Site is by node; a node that is not there stands anywhere. It is nil where no link was
-// measured. O(links * log links).
+// UsualOf returns the usual link, in three digits: what one of many measurements changes is less. Links there and back are told as the same
+// if they are alike. Site is by node; a node that is not there stands anywhere. It is nil where no link was measured. O(links * log links).
 func UsualOf(links []Link, site map[string]string) *Usual {
 	all, between := &figures{}, map[sites]*figures{}
 	for _, link := range links {

@@ -2,8 +2,8 @@
 // negotiations, moves the units that a plan moves, and hands the training loop each new plan at a step boundary.
 //
 // A training loop calls Boundary after each step and does as it says. Everything that touches the trainer's state
-// happens inside that call, on the loop's own goroutine, and may take minutes: heartbeats and answers go on
-// meanwhile. What is decided is decided in package machine; the session around it does what the machine asks for.
+// happens inside that call, on the loop's own goroutine, and may take minutes: heartbeats and answers go on meanwhile.
+// Package machine decides what is to be done; the session around it does what the machine asks for.
 package agent
 
 import (
@@ -30,8 +30,8 @@ import (
 // ErrLeft ends a session whose node is out of the cluster for good, because it asked to leave.
 var ErrLeft = errors.New("the node has left the cluster")
 
-// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came to train the same. Who
-// came to train another one is told ErrOtherJob.
+// ErrComplete ends a session whose cluster's job is done: by this node and the others, or before it came to train the same. A node that
+// came to train another job is told ErrOtherJob.
 var ErrComplete = errors.New("nothing is left to train")
 
 // ErrOtherJob ends a session whose node trains another job than the cluster, which never takes it. A node that is refused
@@ -106,10 +106,9 @@ type State interface {
 	// Import keeps a verified unit aside until Adopt, or until training is two steps past it, in place of an older import
 	// of it. It does not keep data.
 	Import(unit int, step uint64, data []byte) error
-	// Adopt makes these units at this version the state to train: by taking what was imported, whatever else is held at
-	// that version, by rolling back or by making version 0. What the state was before, the version before and the units no
-	// longer needed, may be asked for until a step is completed under the new plan: a failure in that step goes back
-	// to it.
+	// Adopt makes these units at this version the state to train: by taking what was imported, whatever else is held at that version, by
+	// rolling back or by making version 0. The previous state, which is the version before and the units no longer needed, may be asked for
+	// until a step is completed under the new plan: a failure in that step goes back to it.
 	Adopt(units []events.Range, step uint64) error
 	// Forget drops all that is held: it is not what the other holders have.
 	Forget()
@@ -141,8 +140,8 @@ type Lender interface {
 // Stiller is a State whose exports stand still while training goes on, so that a snapshot is copied meanwhile.
 type Stiller interface {
 	State
-	// Still is called inside Boundary. What Export returned there stays as it is until release is called, from another
-	// goroutine, or release tells why it did not.
+	// Still is called inside Boundary. The bytes that Export returned there stay as they are until release is called,
+	// from another goroutine, or release tells why they did not.
 	Still() (release func() error)
 }
 

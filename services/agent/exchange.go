@@ -203,8 +203,8 @@ func (x *exchange) received() []events.Received {
 	return append(x.preReceiver.Received(), x.receiver.Received()...)
 }
 
-// answerViaHub hears that somebody cannot reach this node's store. What that one is to be given goes into the hub's
-// store, too. Without an answer it asks again.
+// answerViaHub hears that somebody cannot reach this node's store. The parts for that node go into the hub's store,
+// too. The node asks again if it gets no answer.
 func (s *Session) answerViaHub(message *nats.Msg) {
 	var request events.ViaHub
 	err := json.Unmarshal(message.Data, &request)

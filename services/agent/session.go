@@ -192,8 +192,8 @@ func (s *Session) join(ctx context.Context) error {
 	}
 }
 
-// newMember draws an incarnation. What was being said in the name of the one before is not said any more. Called
-// with the mutex held.
+// newMember draws an incarnation. It ends what was being said in the name of the one before. Called with the mutex
+// held.
 func (s *Session) newMember(back bool) []machine.Action {
 	s.silence()
 	s.answers, s.silence = context.WithCancel(s.context)

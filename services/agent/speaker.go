@@ -11,7 +11,8 @@ import (
 )
 
 // Core NATS carries what nodes say to one another beside the log. On a secured installation the last token of each subject is who speaks,
-// and the server lets nobody publish another's. What moves units names its negotiation; frames and parts of snapshots count if a plan has them.
+// and the server lets nobody publish another's. A request that moves units names its negotiation; frames and parts of
+// snapshots count if a plan has them.
 
 // anySpeaker is the last token of the subjects on which this node hears others; empty where nobody proves who speaks.
 func (s *Session) anySpeaker() string {

@@ -38,7 +38,7 @@ type Worker interface {
 
 // Broken tells that the step under way cannot end, though nobody said that it is to be given up: a collective broke
 // that cannot be resumed, or timed out. It is called before Boundary, which then returns with the plan for which all
-// give up their step. Where the step's context has ended it has no effect.
+// give up their step. It has no effect if the step's context has ended.
 func (s *Session) Broken(reason string) {
 	s.tell(func() []machine.Action { return s.machine.Broken(time.Now(), reason) })
 }

@@ -194,8 +194,8 @@ func (s *Session) finished(nodes []string) string {
 	return ""
 }
 
-// completed reports whether a node ended well, as its agent expected. Who asked to leave is expected to end, too, and had
-// not completed anything by that.
+// completed reports whether a node ended well, as its agent expected. A node that asked to leave is expected to end, too, and had not
+// completed anything by that.
 func (s *Session) completed(ctx context.Context, node string) bool {
 	last := func(kind events.Kind) (events.Event, bool) {
 		event, found, err := s.bus.LastEvent(ctx, events.EventStream, events.EventSubject(s.config.Cluster, kind, node))

@@ -157,7 +157,7 @@ func (d *dataPlane) relay(node string, frame []byte) error {
 // leaveDeadline is what a trainer says it has: the shortest notice that clouds give for a spot instance.
 const leaveDeadline = 30 * time.Second
 
-// leave says that the node wants to leave. Where training is complete, or when asked a second time, it ends at once.
+// leave says that the node wants to leave. It ends at once if training is complete, or when asked a second time.
 func leave(ctx context.Context, session *agent.Session, complete <-chan struct{}, end context.CancelFunc) {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, syscall.SIGTERM, syscall.SIGINT)

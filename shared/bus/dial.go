@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// dialer leaves a server that takes longer than dialTimeout to let it in: one that hangs accepts connections and says
-// nothing, and the next may be well. Each second attempt has handshakeTimeout, until one succeeds: the servers may have more
-// to do than they can, as when thousands of nodes come at once. Who left then would come again, and their work be in vain.
+// dialer leaves a server that takes longer than dialTimeout to let it in: one that hangs accepts connections and says nothing, and the next
+// may be well. Each second attempt has handshakeTimeout, until one succeeds: the servers may have more to do than they can, as when
+// thousands of nodes come at once. A client that left then would come again, and the work of the servers would be in vain.
 type dialer struct {
 	attempts atomic.Int64
 	failed   atomic.Pointer[error] // of the last attempt; the library does not tell that it reached nobody

@@ -138,7 +138,7 @@ func (f *follower) open(ctx context.Context) error {
 }
 
 // close deletes the consumer, if it is not another's by now: among several servers its last request would pass for a reader for half a
-// minute. Where the connection is away, the server forgets it in time.
+// minute. The server forgets the consumer in time if the connection is away.
 func (f *follower) close(ctx context.Context) {
 	if f.connection.Err() != nil || !f.bus.conn.IsConnected() {
 		return
@@ -184,7 +184,7 @@ func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, er
 	return last, b.Drop(ctx, stream, last)
 }
 
-// isUnread reports whether nobody reads with a name. Of one on a server that is away nobody knows.
+// isUnread reports whether nobody reads with a name. Nobody knows that of a consumer on a server that is away.
 func (b *Bus) isUnread(ctx context.Context, stream events.Stream, name string) (bool, error) {
 	reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name)
 	switch {
@@ -343,8 +343,8 @@ func (b *Bus) LastEvent(
 }
 
 // Holds reports whether the event stream is the one that had the event with this id at sequence, or any message where
-// id is empty: it has it, or has dropped it since, for its age or because newer ones on its subject came. That what was
-// stored after known may have been dropped unread is said as an error in the log.
+// id is empty: it has it, or has dropped it since, for its age or because newer ones on its subject came. It logs an
+// error if messages that were stored after known may have been dropped unread.
 func (b *Bus) Holds(ctx context.Context, sequence uint64, id string, known time.Time) (bool, error) {
 	stream, err := b.leader(ctx, events.EventStream)
 	if err != nil {

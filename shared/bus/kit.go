@@ -99,7 +99,7 @@ func (b *Bus) Options() []nats.Option { return b.kit.options }
 // Identity is that of who connects; zero where none is asked for.
 func (b *Bus) Identity() Identity { return b.kit.Identity }
 
-// Secured reports whether who connects needs a key. What it is not allowed to ask is never answered.
+// Secured reports whether who connects needs a key. A request that the client is not allowed to make is never answered.
 func (b *Bus) Secured() bool { return b.kit.Key != "" }
 
 // isGuest reports whether the streams are in another account, where this bus makes and purges nothing.

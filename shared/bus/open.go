@@ -115,7 +115,8 @@ func isMissing(err error) bool {
 		errors.Is(err, ErrCorrupt)
 }
 
-// isRefused reports whether a service has said that the payload of a message cannot be read. What it refused nobody waits for.
+// isRefused reports whether a service has said that the payload of a message cannot be read. Nobody waits for a payload that a service
+// refused.
 func (b *Bus) isRefused(ctx context.Context, log events.Stream, sequence uint64) bool {
 	if log.Name != events.EventStream.Name {
 		return false // the records tell sequences of the log of events

@@ -15,9 +15,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// putPayload stores the data of an event, compressed, under the digest that it has plain: a plan of 1,000 nodes takes a
-// seventh of its JSON (measured), and one writer's compression need not be another's. Who is first to put what is one chunk does
-// so on the digest's own token: a plan of 2,048 nodes is one read for each of them.
+// putPayload stores the data of an event, compressed, under the digest that it has plain: a plan of 1,000 nodes takes a seventh of its JSON
+// (measured), and one writer's compression need not be another's. The first writer of data that is one chunk puts it on the digest's own
+// token: a plan of 2,048 nodes is one read for each of them.
 func (b *Bus) putPayload(ctx context.Context, bucket string, data []byte) (digest string, err error) {
 	if len(data) > events.MaxPayloadBytes {
 		return "", fmt.Errorf("%w: %d bytes, expected at most %d", ErrTooLarge, len(data), events.MaxPayloadBytes)

@@ -96,8 +96,8 @@ func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig
 // mostMessageBytes is less than a server takes, which is as much as a service's memory may have.
 const mostMessageBytes = 1 << 20
 
-// streams lists what a cluster has. Buckets are as the library makes them. Where it is secured, none lets one
-// message remove others (Nats-Rollup), as who may set one key could remove all.
+// streams lists what a cluster has. Buckets are as the library makes them. No bucket of a secured installation lets one
+// message remove others (Nats-Rollup): a client that may set one key could remove all.
 func (b *Bus) streams() []jetstream.StreamConfig {
 	var all []jetstream.StreamConfig
 	for _, stream := range []events.Stream{events.EventStream, events.PlanStream} {

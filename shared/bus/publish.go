@@ -162,7 +162,7 @@ func (b *Bus) compareTaken(
 	return b.compare(ctx, stream, last.sequence, event, message.Data)
 }
 
-// compare reads back what the stream holds in an event's place: the same words, or others. What it holds no more was said.
+// compare reads back what the stream holds in an event's place: the same words, or others. An event that it holds no more was said.
 func (b *Bus) compare(
 	ctx context.Context, stream events.Stream, sequence uint64, event events.Event, message []byte,
 ) (Ack, error) {

@@ -16,9 +16,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// What a server lets somebody publish is the outer wall. Its own answers, and a subject that does not name who speaks, go
-// around it. So on a secured installation each event is signed, and none is heard of which the signature is not that of
-// its source.
+// A server's limits on what somebody may publish are the outer wall. The server's own answers, and a subject that does not name who speaks,
+// go around it. So on a secured installation each event is signed, and none is heard of which the signature is not that of its source.
 
 // signed returns what is signed of an event whose data has this digest. Each part has its length before it, so that no
 // two events are the same text.

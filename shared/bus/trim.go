@@ -13,8 +13,8 @@ import (
 // trimEvery is after how many plans those are dropped that are too many: it takes a few requests for each.
 const trimEvery = 64
 
-// trimPlans drops the plans of this cluster but the newest, and their payloads, now and then. What fails is tried again
-// with later plans: nobody waits for it.
+// trimPlans drops the plans of this cluster but the newest, and their payloads, now and then. A removal that fails is
+// tried again with later plans: nobody waits for it.
 func (b *Bus) trimPlans(ctx context.Context, newest events.Event) {
 	generation, err := strconv.ParseUint(newest.Subject, 10, 64)
 	if err != nil || generation%trimEvery != 0 || generation <= events.PlansKept {

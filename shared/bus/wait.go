@@ -12,7 +12,7 @@ import (
 // waits. A store that does not answer may do so again, and what a service says is worth a minute of everybody.
 var unreadableAfter = time.Minute
 
-// missingAfter is how long a store that answers may have nothing of a name that a node says. Who speaks stores the payload first, and
+// missingAfter is how long a store that answers may have nothing of a name that a node says. The speaker stores the payload first, and
 // hears that a majority has it: a replica that is in touch with the others reads it within milliseconds.
 var missingAfter = 2 * time.Second
 

@@ -131,8 +131,8 @@ func unknownType(ceType string, unknown error) error {
 	return refuse(Malformed, "%.300v", unknown)
 }
 
-// check reports why an event may not travel on subject in this cluster. What a service would refuse to hear it also
-// refuses to say. The event's payload is read by it, unless a service vouches for what it says itself.
+// check reports why an event may not travel on subject in this cluster. A service also refuses to say what it would
+// refuse to hear. The event's payload is read by it, unless a service vouches for what it says itself.
 func check(event *events.Event, cluster, subject string) error {
 	if err := checkEnvelope(event, cluster, subject); err != nil {
 		return err
@@ -175,8 +175,8 @@ func checkData(event *events.Event) error {
 }
 
 // checkSpeaker keeps a node from speaking for another: neither as the subject of a fact about nodes, nor in the
-// payload's node field, nor of a link that is not its own. Whoever says such a fact, its subject and
-// data.node are the same: some who hear it look at the one only, and some at the other.
+// payload's node field, nor of a link that is not its own. The subject and data.node of such a fact are the same,
+// whoever says it: some who hear it look at the one only, and some at the other.
 func checkSpeaker(event events.Event, payload events.Payload) error {
 	node, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
 	entity, _, _ := strings.Cut(string(event.Kind), ".")

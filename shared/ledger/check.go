@@ -24,8 +24,8 @@ type Entry struct {
 }
 
 // Check returns the first fault in what so many steps trained, under plans in their order: a plan that goes on at
-// another position than its step has, and positions that were skipped or taken twice. What was undone counts for
-// nothing: of each step, what was noted under the newest plan that goes on from it or from before.
+// another position than its step has, and positions that were skipped or taken twice. Work that was undone counts for
+// nothing. A step counts as it was noted under the newest plan that goes on from it or from before.
 func Check(plans []Plan, entries []Entry, steps uint64) error {
 	if len(plans) == 0 && steps > 0 {
 		return fmt.Errorf("%d steps without a plan", steps)

@@ -13,8 +13,8 @@ type Order struct {
 // At returns the sample at a position of the endless run: every epoch of Samples positions has each sample once.
 //
 // It enciphers the position within the epoch by a Feistel network over the least even number of bits that hold all of
-// them, and again while the result is none of them (cycle walking: Black and Rogaway 2002). That is a permutation
-// without a table; it takes less than four rounds of ciphering on average, as the network is less than four times as
+// them, and again while the result is none of them (cycle walking: Black and Rogaway 2002). The result is a permutation
+// without a table. It takes less than four rounds of ciphering on average, as the network is less than four times as
 // large as the epoch.
 func (o Order) At(position uint64) uint64 {
 	epoch, at := position/o.Samples, position%o.Samples

@@ -103,7 +103,7 @@ func (h *health) hung(ctx context.Context) error {
 	}
 }
 
-// watch looks at the lag until ctx ends. What cannot be asked is not known: the log is out of reach.
+// watch looks at the lag until ctx ends. The lag is unknown if it cannot be asked for: the log is out of reach.
 func (h *health) watch(ctx context.Context, consumer *bus.Consumer) {
 	for looked := 0; ; looked++ {
 		found, err := consumer.Lag(ctx)

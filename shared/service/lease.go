@@ -22,8 +22,8 @@ const (
 	reconnects = time.Second
 )
 
-// lead returns when this instance holds the lease and answers who asks. Of several that find that nobody works one takes
-// it, and the others stand by.
+// lead returns when this instance holds the lease and answers who asks. One of several instances that find that nobody works takes it, and
+// the others stand by.
 func (r *runner) lead(ctx context.Context) (answers *nats.Subscription, err error) {
 	for {
 		if err := r.standBy(ctx); err != nil {
@@ -44,7 +44,8 @@ func (r *runner) lead(ctx context.Context) (answers *nats.Subscription, err erro
 }
 
 // standBy returns when no other instance works. Two that are restarted for ever would else depose each other for ever.
-// One that has worked is given the time to reconnect. Who takes the lease then takes it from the one that was silent.
+// One that has worked is given the time to reconnect. An instance that takes the lease then takes it from the one that
+// was silent.
 func (r *runner) standBy(ctx context.Context) error {
 	defer r.health.stands.Store(nil)
 	subject := events.EventSubject(r.Bus.Cluster(), events.LeaseTaken, r.Name)

@@ -157,8 +157,8 @@ func (r *runner) deliver(ctx context.Context, delivery taken) error {
 // negotiator of 1,000 nodes nearly as long as its machine did about the messages.
 const mostSilent = 64
 
-// acknowledge tells the server of a message that is done with: at once where it brought something about, or where nothing is
-// behind it. What an instance before had is acknowledged one by one: else nobody knows at which message it ended.
+// acknowledge tells the server of a message that is done with: at once where it brought something about, or where nothing is behind it.
+// Messages that an instance before had are acknowledged one by one: else nobody knows at which message it ended.
 func (r *runner) acknowledge(ctx context.Context, delivery bus.Delivery) {
 	delivery.Done()
 	sequence := delivery.Event.Sequence
@@ -180,8 +180,8 @@ func (r *runner) acknowledgeDone(ctx context.Context) {
 	r.done = r.done[:0]
 }
 
-// handle brings about what a message brings about. Of a message with which an instance before was done, that is what
-// the machine becomes by it, and nothing is said.
+// handle brings about what a message brings about. A message with which an instance before was done changes the machine
+// and nothing else: nothing is said.
 func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 	event, again := delivery.Event, delivery.Event.Sequence <= r.said
 	start := time.Now()
@@ -313,9 +313,9 @@ func (r *runner) tick(ctx context.Context) error {
 	return err
 }
 
-// admit gives the machine what came without a message, publishes what it says, and remembers that it was said. Of what the
-// machine hears itself the log remembers it: the monitor of 1,000 nodes says of some links in each change that they differ.
-// A next instance hears it behind what was in the log before, and may answer that once more: the words that came first stand.
+// admit gives the machine what came without a message, publishes what it says, and remembers that it was said. The log remembers it for
+// events that the machine hears itself: the monitor of 1,000 nodes says of some links in each change that they differ. A next instance
+// hears it behind what was in the log before, and may answer that once more: the words that came first stand.
 func (r *runner) admit(ctx context.Context, about string, input func(time.Time) []events.Event) error {
 	r.health.begin()
 	outputs, err := r.guard(ctx, about, func() []events.Event { return input(r.now()) })
@@ -335,8 +335,8 @@ func (r *runner) admit(ctx context.Context, about string, input func(time.Time) 
 	return nil
 }
 
-// publish says one event. One that was said with other words, or may not be said, is a fault of the machine: it is
-// logged and counted. What was said first stands; who asked hears why there is no answer. What forbids going on is an error.
+// publish says one event. One that was said with other words, or may not be said, is a fault of the machine: it is logged and counted. The
+// words that were said first stand. The asker hears why there is no answer. A fault that forbids going on is an error.
 func (r *runner) publish(ctx context.Context, question, event events.Event) (bus.Ack, error) {
 	r.acknowledgeDone(ctx) // first: to say an event may take long
 	end := func(error) {}

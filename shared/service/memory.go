@@ -132,7 +132,7 @@ func (m *memory) remember(ctx context.Context, machine Machine, at position, sai
 const mostApart = 1 << 20
 
 // keep stores the data of a message that was read apart, with the memory as it is: a next instance hears the message as this one did,
-// whatever becomes of the data. It costs no work on the machine's memory, and its bytes. What no message can hold is not kept.
+// whatever becomes of the data. It costs no work on the machine's memory, and its bytes. Data that no message can hold is not kept.
 func (m *memory) keep(ctx context.Context, sequence uint64, data []byte) error {
 	next := m.page
 	next.Apart = append(slices.Clip(m.Apart), apart{sequence, string(data)})
@@ -241,8 +241,8 @@ var decompressor, _ = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.W
 
 const mostMemory = 256 << 20 // bytes, not compressed: of more an instance could not be restored
 
-// compress returns the next page as it is stored: its machine's memory, and a frame of its own for all else. Where the machine's memory
-// is that of the page before, so is its frame.
+// compress returns the next page as it is stored: its machine's memory, and a frame of its own for all else. The frame of the machine's
+// memory is that of the page before if the memory is the same.
 func (m *memory) compress(next page) (head, stored []byte, err error) {
 	machine := next.Machine
 	next.Machine = nil // it is JSON, and to encode it would be to read through it once more

@@ -1,5 +1,5 @@
 // Package service runs a machine on the bus: take one message, handle it, publish what the machine says, acknowledge,
-// and remember now and then. What the machine is follows from the log: the next instance hears again, in silence, what
+// and remember now and then. The machine's state follows from the log: the next instance hears again, in silence, what
 // came behind its memory. A crash anywhere repeats nothing and loses nothing.
 package service
 
@@ -20,7 +20,7 @@ type Machine interface {
 	// Hears returns the kinds of event that the machine handles.
 	Hears() []events.Kind
 	// Handle takes the next event and returns what it brings about. An error says that the event made no sense here; it
-	// is counted and logged and does not come again. Of an event at which Handle panics the machine remembers nothing.
+	// is counted and logged and does not come again. The machine remembers nothing of an event at which Handle panics.
 	Handle(events.Event) ([]events.Event, error)
 	// Tick says that it is now, on the clock of the log. No tick comes while there is no connection to it, nor before
 	// everybody who lost the same server can have spoken again.

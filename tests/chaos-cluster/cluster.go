@@ -47,7 +47,7 @@ type cluster struct {
 	died  []error
 }
 
-// newCluster starts a cluster. What it returns has to be closed also after an error.
+// newCluster starts a cluster. The returned cluster has to be closed also after an error.
 func newCluster(ctx context.Context, programs programs, text, directory string) (*cluster, error) {
 	c := &cluster{doors: map[string][]*proxies.Proxy{}, health: map[string]string{}, text: text}
 	c.processes = processes.New(programs.reknit, directory, c.ended)

@@ -23,8 +23,8 @@ type fault struct {
 	absence      time.Duration // of the service that the victim acted for, or of the log that it led; negative: not measured
 }
 
-// chaos strikes a cluster until it is told to stop. Of the servers, of two pairs of services and of the trainers one at a
-// time is struck, and the next only when all is whole: what two deaths at a time break is no fault of a single point.
+// chaos strikes a cluster until it is told to stop. One victim at a time is struck among the servers, in each of two pairs of services, and
+// among the trainers. The next is struck only when all is whole: what two deaths at a time break is no fault of a single point.
 type chaos struct {
 	*cluster
 	ledger *ledger

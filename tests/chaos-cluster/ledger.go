@@ -56,7 +56,8 @@ func (l *ledger) write(ctx context.Context) {
 	}
 }
 
-// publish notes what was acknowledged. What was stored without an answer would be a gap that nobody can explain.
+// publish notes what was acknowledged. An event that was stored without an answer would be a gap that nobody can
+// explain.
 func (l *ledger) publish(ctx context.Context, began time.Time, event events.Event) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), healLimit)
 	defer cancel()
@@ -139,8 +140,8 @@ func (l *ledger) lost(held map[uint64]string) (lost int) {
 	return lost
 }
 
-// forgotten returns how many events that an observer heard while it was going on the log does not hold any more, or holds
-// otherwise. Of those on one subject it holds the newest.
+// forgotten returns how many events that an observer heard while it was going on the log does not hold any more, or holds otherwise. The
+// log holds the newest of those on one subject.
 func forgotten(ctx context.Context, b *bus.Bus, before []byte) (int, error) {
 	again, err := observer.Listen(ctx, b)
 	if err != nil {

@@ -84,8 +84,8 @@ func (s *servers) configuration(server int) string {
 
 func serverName(server int) string { return fmt.Sprint("nats-", server+1) }
 
-// configure writes what deploy/README.md says of several hosts. What servers and clients tell each other of further
-// addresses leads nowhere: a way around the proxies would be no partition.
+// configure writes what deploy/README.md says of several hosts. Further addresses that servers and clients tell each
+// other lead nowhere: a way around the proxies would be no partition.
 func (s *servers) configure(server int, listen string, routes []string) []byte {
 	return fmt.Appendf(nil, `server_name: %s
 listen: %s

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// row is a figure in the form that all benchmarks share. What is absent is null.
+// row is a figure in the form that all benchmarks share. An absent value is null.
 type row struct {
 	Figure       string   `json:"figure"`
 	Unit         string   `json:"unit"`

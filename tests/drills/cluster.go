@@ -41,7 +41,8 @@ type cluster struct {
 
 const clusterID = "drill"
 
-// newCluster starts a cluster that waits for so many trainers. What it returns has to be closed also after an error.
+// newCluster starts a cluster that waits for so many trainers. The returned cluster has to be closed also after an
+// error.
 func newCluster(ctx context.Context, reknit, directory string, trainers int) (*cluster, error) {
 	c := &cluster{proxies: map[string]*proxies.Proxy{}}
 	port, err := freePort()

@@ -17,7 +17,7 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3bolt"
 )
 
-// store is an S3 server, as a process of its own that can be killed. What it acknowledged is in its file.
+// store is an S3 server, as a process of its own that can be killed. An object that it acknowledged is in its file.
 type store struct {
 	directory string
 	address   string

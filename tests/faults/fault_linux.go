@@ -13,14 +13,14 @@ const (
 	early       = 0.03 // before shards.SpareWait is over, so that nobody else gives yet
 )
 
-// What the links carry.
+// The shapes of the links.
 var (
 	all    = []links.Shape{whole, whole, whole}
 	others = []links.Shape{whole, whole}
 	slowed = []links.Shape{tenth, whole, whole}
 )
 
-// What may come of faults.
+// Limits of what may come of faults.
 var (
 	usual = limits{twice: chunkBytes}
 	// A source is left after two corrupt parts, and two are on their way then.

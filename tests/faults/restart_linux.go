@@ -15,7 +15,8 @@ const warmed = 4 << 20
 const settled = 200 * time.Millisecond
 
 // killDestination kills the destination and starts it again. The next process has nothing, and all bytes come again.
-// What came over the links and had not come to the killed process was on its way, in the process or in the kernel.
+// Bytes that came over the links and had not come to the killed process were on their way, in the process or in the
+// kernel.
 func killDestination(_ context.Context, s *scene, result *outcome) error {
 	if err := s.destination.Kill(); err != nil {
 		return err

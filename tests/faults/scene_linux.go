@@ -15,7 +15,7 @@ import (
 	"github.com/reknit/reknit/tests/nodes"
 )
 
-// What every fault happens to. The links are slow enough that it is they, and not this machine's processors, that bound
+// The setting of every fault. The links are slow enough that it is they, and not this machine's processors, that bound
 // the transfer.
 const (
 	sources   = 3
@@ -38,7 +38,7 @@ type scene struct {
 	apart       int64 // bytes over the links of earlier transfers, and zeros that warmed connections
 }
 
-// build starts the processes and joins them. What it returns has to be ended also after an error.
+// build starts the processes and joins them. The returned scene has to be ended also after an error.
 func build() (*scene, error) {
 	s := &scene{}
 	var err error

@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/shared/ledger"
 )
 
-// wholeBatch finds a plan that skips samples or trains some twice. What each pipeline trains in a step is part of what
-// makes a plan valid; here is what links one plan to the next.
+// wholeBatch finds a plan that skips samples or trains some twice. The samples that each pipeline trains in a step are
+// part of what makes a plan valid. This invariant is about what links one plan to the next.
 var wholeBatch = Invariant{"every plan goes on in the data where its step stands", func(log *Log) []Violation {
 	var violations []Violation
 	var plans []ledger.Plan

@@ -18,8 +18,8 @@ type change struct {
 	consents   map[string]*events.Consent // by node
 }
 
-// findChanges returns every plan whose negotiation the log tells whole, in the plan stream's order. That a plan has a
-// negotiation is an invariant of its own.
+// findChanges returns every plan whose negotiation the log tells whole, in the plan stream's order. The existence of a
+// plan's negotiation is an invariant of its own.
 func (l *Log) findChanges() []change {
 	var changes []change
 	for _, entry := range l.Plans {

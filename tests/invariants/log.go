@@ -14,7 +14,7 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Entry is one message of a stream. Where it is no valid event, Fault says why; the payload is there as far as it
+// Entry is one message of a stream. Fault says why if it is no valid event. The payload is then there as far as it
 // could be decoded.
 type Entry struct {
 	events.Event

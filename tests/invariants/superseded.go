@@ -7,8 +7,8 @@ import (
 )
 
 // superseded finds an abort that tells those who promised to stop the contrary of what happens: they would stand still
-// for ever, or train on although they are asked again. What an event makes the negotiator say has that event for its
-// cause.
+// for ever, or train on although they are asked again. Everything that an event makes the negotiator say has that event
+// for its cause.
 var superseded = Invariant{"an abort says whether another negotiation follows", func(log *Log) []Violation {
 	var violations []Violation
 	for entry, abort := range said[*events.Abort](log, events.Aborted) {

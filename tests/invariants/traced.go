@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// traced finds a fact that left the trace of its change. What a program without tracing says has no trace and is left
+// traced finds a fact that left the trace of its change. A fact from a program without tracing has no trace and is left
 // alone.
 var traced = Invariant{"one change is one trace", func(log *Log) []Violation {
 	var violations []Violation

@@ -80,7 +80,7 @@ type stream struct {
 	io.WriteCloser
 }
 
-// Kill ends the process with SIGKILL and returns when it is dead. What it was called for fails.
+// Kill ends the process with SIGKILL and returns when it is dead. Calls to the process that are under way fail.
 func (p *Process) Kill() error {
 	if err := p.command.Process.Kill(); err != nil {
 		return err

@@ -96,7 +96,7 @@ func (s Scene) Complete() bool {
 }
 
 // Compared returns the newest step whose digests every node with a place told under the plan in force; 0 while there is
-// none. What nodes tell comes late and in no order where NATS is far or was away.
+// none. Nodes' words come late and in no order if NATS is far or was away.
 func (s Scene) Compared() (newest uint64) {
 	for step, told := range s.Digests {
 		if step > newest && s.everybody(func(node string) bool { return told[node].Generation == s.Plan.Generation }) {

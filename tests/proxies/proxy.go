@@ -16,7 +16,7 @@ type Proxy struct {
 	path     sync.RWMutex  // whoever passes bytes on holds it for reading; a black hole holds it for writing
 }
 
-// New returns a proxy that listens on a free port of this host. What is sent through it comes that much later.
+// New returns a proxy that listens on a free port of this host. Data that are sent through it come that much later.
 func New(target string, delay time.Duration) (*Proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// hearRefusal calls refused, once at most, with why the services refused what a stream acknowledged. It looks whether that was
-// said already, and listens for a while. Whoever else says so is not believed.
+// hearRefusal calls refused, once at most, with why the services refused what a stream acknowledged. It looks whether that was said
+// already, and listens for a while. Nobody else who says so is believed.
 func hearRefusal(nc *nats.Conn, acknowledgement []byte, refused func(why string)) {
 	var ack struct{ Seq uint64 }
 	json.Unmarshal(acknowledgement, &ack)

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Stranger is a node that takes part in training with nothing but a NATS connection. What it trains is make-believe:
-// a layer's state is a function of the layer and the step, so that whatever it receives can be checked.
+// Stranger is a node that takes part in training with nothing but a NATS connection. Its training is make-believe: a
+// layer's state is a function of the layer and the step, so that every state it receives can be checked.
 type Stranger struct {
 	Node    string
 	Cluster string
@@ -56,7 +56,7 @@ const (
 	lookTime  = time.Second
 )
 
-// Run takes part until ctx ends or the cluster does without the node. Whoever wants it to leave closes leave.
+// Run takes part until ctx ends or the cluster does without the node. A caller that wants it to leave closes leave.
 func (s *Stranger) Run(ctx context.Context, url string, job map[string]any, leave <-chan struct{}) error {
 	messages, err := s.connect(url, job)
 	if err != nil {

@@ -4,7 +4,7 @@ package stranger
 
 import "encoding/json"
 
-// What a stranger reads of the payloads; the rest it ignores.
+// The fields of the payloads that a stranger reads; it ignores the rest.
 
 type envelope struct {
 	ID      string          `json:"id"`

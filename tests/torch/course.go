@@ -113,8 +113,8 @@ func (l *listener) Write(output []byte) (int, error) {
 	}
 }
 
-// Losses returns the loss of each step from the first on. Of a step that several completed they must tell the same,
-// and of each step somebody.
+// Losses returns the loss of each step from the first on. Workers that completed the same step must tell the same loss,
+// and somebody must tell the loss of each step.
 func Losses(steps []Step) ([]float64, error) {
 	if len(steps) == 0 {
 		return nil, errors.New("steps: expected some")

@@ -54,8 +54,8 @@ func (w watch) cost(ctx context.Context, limit time.Duration, change func() erro
 	return healing, err
 }
 
-// passed reports whether steps past the change are of all workers. Where nobody joins, those are enough who train
-// together: of a pipeline a plan may leave one out.
+// passed reports whether steps past the change are of all workers. The workers that train together are enough if nobody
+// joins: a plan may leave one out of a pipeline.
 func (w watch) passed(steps []Step) bool {
 	all, together := map[string]bool{}, map[int]map[string]bool{} // those by the world of their steps
 	for _, step := range steps {
@@ -70,7 +70,7 @@ func (w watch) passed(steps []Step) bool {
 	return len(all) == len(w.standing)+len(w.joining)
 }
 
-// add counts what it cost a worker. Of one that joins only the first step counts.
+// add counts what it cost a worker. Only the first step of a worker that joins counts.
 func (h *Healing) add(steps []Step, worker string, at time.Time, past func(Step) bool, standing bool) {
 	var last Step
 	for _, step := range steps {

@@ -1,5 +1,5 @@
-// Package consent is the policy of who runs a node: with whom, when and for how many bytes it takes part in a change that
-// others ask for. What nobody can refuse, a failure or a leave, it is not asked about.
+// Package consent is the policy of who runs a node: with whom, when and for how many bytes it takes part in a change that others ask for.
+// The policy is not asked about a change that nobody can refuse: a failure or a leave.
 package consent
 
 import (
@@ -30,7 +30,7 @@ type Question struct {
 // rules say why a policy objects; empty where it does not. A file holds one.
 var rules = []func(Policy, Question) string{allowed, quorate, inHours, bounded}
 
-// Objection returns why the node does not take part in a change; empty where it does. Where nobody joins there is none.
+// Objection returns why the node does not take part in a change; empty where it does. There is none if nobody joins.
 func (p Policy) Objection(question Question) string {
 	if len(question.Joining) == 0 {
 		return ""

@@ -46,7 +46,8 @@ func Dial(ctx context.Context, identity *mtls.Identity, dialer net.Dialer, who H
 	return secured, nil
 }
 
-// Accept hears who speaks on a connection that was accepted, and has it prove that. What follows is read from reader.
+// Accept hears who speaks on a connection that was accepted, and has it prove that. All that follows is read from
+// reader.
 func Accept(ctx context.Context, identity *mtls.Identity, cluster string, connection net.Conn) (
 	who Hello, secured net.Conn, reader *bufio.Reader, err error,
 ) {

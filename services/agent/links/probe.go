@@ -60,7 +60,7 @@ func Measure(ctx context.Context, identity *mtls.Identity, who Hello, node, addr
 	if err != nil {
 		return 0, 0, err
 	}
-	// The answer's way back is no transmission. What is left can be nothing where the processors are busy.
+	// The answer's way back is no transmission. The time that is left can be nothing while the processors are busy.
 	return roundTripSeconds, float64(bytes) / max(seconds-roundTripSeconds, leastTransmission*seconds, 1e-6), nil
 }
 

@@ -112,7 +112,7 @@ func (f *files) mapped(name string, bytes int64) ([]byte, error) {
 	return memory, nil
 }
 
-// take takes the room of a unit, whose file has none before. What is written where there is no room ends the process.
+// take takes the room of a unit, whose file has none before. A write to a unit that has no room ends the process.
 func (f *files) take(unit int) error {
 	if f.room[unit] {
 		return nil

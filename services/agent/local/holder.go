@@ -16,8 +16,8 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// holder stands for a node whose script has ended. It keeps what that left for the next script. Where none comes soon it frees
-// that, once a plan does without it; else it takes part without a script, and gives what others wait for.
+// holder stands for a node whose script has ended. It keeps what that left for the next script. If none comes soon, it frees that once a
+// plan does without it. Otherwise it takes part without a script, and gives what others wait for.
 type holder struct {
 	config  Config
 	left    *kept
@@ -76,8 +76,8 @@ func (h *holder) stop() *kept {
 	return h.left
 }
 
-// Released says that no script is started any more. What it returns is closed when nothing of what scripts left is needed. Where a node
-// has trained alone from its beginning on, nobody needs it.
+// Released says that no script is started any more. The channel that it returns is closed when nothing of what scripts left is needed.
+// Nobody needs what is left of a node that has trained alone from its beginning on.
 func (s *Server) Released() <-chan struct{} {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -216,7 +216,7 @@ func (h *holder) Import(unit int, step uint64, _ []byte) error {
 	return fmt.Errorf("import of unit %d at step %d: expected none, for the node has no script", unit, step)
 }
 
-// Adopt leaves all as it is. Where a plan has it hold nothing, others hold what is kept: it asks to leave.
+// Adopt leaves all as it is. It asks to leave if a plan has it hold nothing: others hold what is kept.
 func (h *holder) Adopt(units []events.Range, step uint64) error {
 	for unit := range events.Each(units) {
 		if one, is := h.left.units[unit]; !is || one.step != step {

@@ -25,8 +25,8 @@ func (t *trainer) lastOrder(why error) {
 	}
 }
 
-// lastWait is how long a trainer that has made the last step is held for those who have not: what it holds may be needed.
-// Where nobody says by then that the job is complete, it goes on, and its agent gives what is mapped while it lives.
+// lastWait is how long a trainer that has made the last step is held for those who have not: what it holds may be needed. The trainer goes
+// on if nobody says by then that the job is complete. Its agent then gives what is mapped while the trainer lives.
 const lastWait = time.Minute
 
 // boundary is that of the session. It fails with errLastWait where a trainer has waited long enough for the others. A step that

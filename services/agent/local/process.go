@@ -23,7 +23,7 @@ const (
 )
 
 // attend ends a trainer whose process is stopped, or has ended though somebody holds its session open, a child of its
-// say. Where the system does not tell of processes, the session's end must do.
+// say. The session's end must do if the system does not tell of processes.
 func (t *trainer) attend(pid int) {
 	if pid == 0 || processState(os.Getpid()) == 0 {
 		return

@@ -87,7 +87,7 @@ const recordName = "record"
 // firstRecord is that of a trainer that has made its first state.
 func firstRecord(units int) record { return record{Units: []events.Range{{First: 0, End: units}}} }
 
-// note writes the record. What was written in part, because the agent was killed, reads as none.
+// note writes the record. A record that was written in part, because the agent was killed, reads as none.
 func (f *files) note(r record) {
 	content, err := json.Marshal(r)
 	if err == nil {

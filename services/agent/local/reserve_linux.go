@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// reserve takes the room of a file at once. Where there is none that is an error here, and not the end of the process
-// that first writes there: memory that is full kills it.
+// reserve takes the room of a file at once. A lack of room is an error here, and not the end of the process that first
+// writes there: memory that is full kills it.
 func reserve(file *os.File, bytes int64) error {
 	if bytes > free(file.Name()) {
 		return syscall.ENOSPC // without filling what there is
@@ -37,8 +37,8 @@ func free(path string) int64 {
 // Modes of fallocate(2): a hole, which leaves the file's length as it is.
 const punchHole = 0x2 | 0x1
 
-// release gives the room of a file back, to the end of its last page. Who has mapped it sees zeros. A file system that
-// cannot keeps it.
+// release gives the room of a file back, to the end of its last page. A process that has mapped the file sees zeros. A
+// file system that cannot give room back keeps it.
 func release(file *os.File, bytes int64) error {
 	page := int64(os.Getpagesize())
 	err := syscall.Fallocate(int(file.Fd()), punchHole, 0, (bytes+page-1)/page*page)

@@ -15,9 +15,9 @@ type asks func(Order) error
 // state is a trainer's state as its agent sees it: which step each unit is at, and the memory that both map. It is an
 // agent.State, and lends the memory into which units are fetched.
 //
-// Of each unit there is one version, and beside it at most one that was imported. A trainer that is ready can make one
-// step more of all that it trains, once. A lazy one makes the first state of a unit when that is asked for, and a unit
-// that it does not hold has no memory.
+// Each unit has one version, and beside it at most one that was imported. A trainer that is ready can make one step
+// more of all that it trains, once. A lazy one makes the first state of a unit when that is asked for, and a unit that
+// it does not hold has no memory.
 type state struct {
 	files  *files
 	copied bool // the trainer's state is elsewhere, and in the files what was given or taken
@@ -151,7 +151,8 @@ func (s *state) close() {
 	s.files.close()
 }
 
-// completed notes that the trainer has completed a step. What it does not train is needed no more, nor is its memory.
+// completed notes that the trainer has completed a step. Units that it does not train are needed no more, nor is their
+// memory.
 func (s *state) completed(step uint64) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -211,7 +212,7 @@ func (s *state) steps(unit int) []uint64 {
 	return steps
 }
 
-// Export returns a unit's memory. Whoever trains does not write there before the next plan is adopted.
+// Export returns a unit's memory. The trainer does not write there before the next plan is adopted.
 func (s *state) Export(unit int, step uint64) ([]byte, error) {
 	if unit < 0 || unit >= len(s.files.units) {
 		return nil, fmt.Errorf("export of unit %d: expected one of %d", unit, len(s.files.units))

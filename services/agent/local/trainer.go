@@ -149,8 +149,8 @@ func filesOf(parent string, joining Joining) (*files, record, error) {
 	return files, first, err
 }
 
-// join asks for a place. What the trainer kept was trained under the plan of a generation; zero for nothing. The plan itself is told to a log
-// that has lost it; nil where it is not known.
+// join asks for a place. Kept is the generation of the plan under which the state that the trainer kept was trained; zero if it kept
+// nothing. The plan itself is told to a log that has lost it; nil where it is not known.
 func (t *trainer) join(
 	ctx context.Context, config Config, joining Joining, job events.Job, kept uint64, past *events.Plan,
 ) (err error) {

@@ -29,8 +29,9 @@ type (
 		Abandoned bool         // before the plan all were to give up their steps, whether or not this node was in one
 	}
 
-	// Abandon has the trainer give up the step under way and come back to the boundary. Where it has not come within so
-	// long, Hung is called. What it holds until then is told by Frozen, if it can be told without the trainer.
+	// Abandon has the trainer give up the step under way and come back to the boundary. Hung is called if the trainer
+	// has not come within so long. Frozen tells what the trainer holds until it comes, if that can be told without the
+	// trainer.
 	Abandon struct{ Within time.Duration }
 
 	// Stuck tells that the trainer has not come back within the time of Abandon, and that a plan does without what it
@@ -129,8 +130,7 @@ type (
 		Exchange Exchange
 	}
 
-	// Open begins to give and to take units where all are paused, until Close. What was pre-copied in the same negotiation
-	// is used.
+	// Open begins to give and to take units where all are paused, until Close. Units that were pre-copied in the same negotiation are used.
 	Open struct{ Exchange Exchange }
 
 	// Close ends an exchange and all its tasks; what was stored for it is retired.

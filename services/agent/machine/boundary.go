@@ -199,8 +199,8 @@ func (m *Machine) train() {
 	m.trainer, m.switched, m.abandoned = training, false, false
 }
 
-// step returns how many steps are completed: while the trainer's state adopts a plan, as many as the plan resumes
-// at. What an incarnation without a plan trained before is over.
+// step returns how many steps are completed: while the trainer's state adopts a plan, as many as the plan resumes at.
+// It is zero for an incarnation without a plan: its earlier training is over.
 func (m *Machine) step() uint64 {
 	switch {
 	case m.asked != nil && m.asked.negotiation == "":

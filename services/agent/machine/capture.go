@@ -126,8 +126,8 @@ func (m *Machine) Written(now time.Time, tier string, id retention.ID, units []e
 		&events.SnapshotPart{Node: m.settings.Node, Tier: tier, Step: id.Step, Plan: id.Plan, Units: units})
 }
 
-// Withdraws returns what asks the cluster to count this node's part of a snapshot no more, so that it may be removed. What comes of it
-// Fate tells.
+// Withdraws returns what asks the cluster to count this node's part of a snapshot no more, so that it may be removed. Fate tells what comes
+// of it.
 func (m *Machine) Withdraws(now time.Time, tier string, id retention.ID, units []events.Range) events.Event {
 	reason := fmt.Sprintf("%s-%s-%d-%s", m.incarnation, tier, id.Step, id.Plan)
 	return m.speaker.First(now, reason, events.WithdrawalRequested, m.settings.Node,
@@ -178,9 +178,9 @@ func noting(told map[string][]retention.ID, tier string, id retention.ID) map[st
 	return told
 }
 
-// snapshotOverdue has the other holders write what nobody wrote in its turn, under the plan in force. All who hear it
-// leave out the same nodes, for they hear the same. Of the two snapshots behind one that was told the same nodes had the
-// turn: who has it since is not to blame for those.
+// snapshotOverdue has the other holders write what nobody wrote in its turn, under the plan in force. All who hear it leave out the same
+// nodes, for they hear the same. The same nodes had the turn in the two snapshots behind one that was told: a node that has it since is not
+// to blame for those.
 func (m *Machine) snapshotOverdue(_ events.Event, snapshot events.OverdueSnapshot) {
 	at := slices.IndexFunc(m.settings.Tiers, func(tier Tier) bool { return tier.Name == RemoteTier })
 	if at < 0 || m.plan == nil || snapshot.Tier != RemoteTier || snapshot.Plan != m.plan.digest {
@@ -201,7 +201,7 @@ func (m *Machine) snapshotOverdue(_ events.Event, snapshot events.OverdueSnapsho
 }
 
 // neighbour returns who keeps a copy of this node's units: of those who hold none of them, for all who do may die at
-// once, each in turn. Where all hold some it is the next node; a node alone has none.
+// once, each in turn. It is the next node if all hold some. A node alone has none.
 func (m *Machine) neighbour() string {
 	plan, node := m.plan.plan, m.settings.Node
 	own := slices.Collect(events.Each(plan.UnitsOf(node)))

@@ -2,8 +2,8 @@ package machine
 
 import "github.com/reknit/reknit/events"
 
-// held hears why no plan is possible until the world changes. Of a reason that it knows it makes no more words: a
-// cluster that is held is tried again and again.
+// held hears why no plan is possible until the world changes. It does not repeat a reason that it knows: a cluster that
+// is held is tried again and again.
 func (m *Machine) held(event events.Event, hold events.Hold) {
 	if m.waits.Reason == "" {
 		m.waits.Since = event.Time

@@ -152,7 +152,7 @@ func (m *Machine) Handle(event events.Event) ([]Action, error) {
 	return m.act(), err
 }
 
-// Done takes the result of a task. That of a task which nobody waits for any more has no effect.
+// Done takes the result of a task. The result of a task that nobody waits for any more has no effect.
 func (m *Machine) Done(result Result) []Action {
 	if m.membership == over {
 		return nil

@@ -26,8 +26,8 @@ var membershipNames = [...]string{"outside", "joining", "member", "leaving", "gi
 
 func (m membership) String() string { return membershipNames[m] }
 
-// Join asks for a place as a new incarnation. What the incarnation before was doing ends. The trainer's state
-// stays, and may be claimed. Back says that another process has asked by this node's name since.
+// Join asks for a place as a new incarnation. The work of the incarnation before ends. The trainer's state stays, and
+// may be claimed. Back says that another process has asked by this node's name since.
 func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 	m.endNegotiation()
 	m.noticeThatTrainingGoesOn()
@@ -174,7 +174,7 @@ func (m *Machine) giveUp(reason string) {
 	m.abandon(m.newest.generation + 1)
 }
 
-// replace notes that a plan does without this node. What follows is no stall of training: the others go on.
+// replace notes that a plan does without this node. The time that follows is no stall of training: the others go on.
 func (m *Machine) replace() { m.replaced, m.pace.completed = true, time.Time{} }
 
 // another reports whether another process of this node's name is among members: one of before, or one that has taken it.

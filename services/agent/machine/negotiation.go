@@ -37,8 +37,8 @@ var phaseNames = [...]string{
 
 func (p phase) String() string { return phaseNames[p] }
 
-// negotiation is this node's part of one. Of what was heard in it, each event is the cause of what is said because
-// of it.
+// negotiation is this node's part of one. Each event that was heard in it is the cause of what is said because of that
+// event.
 type negotiation struct {
 	phase    phase
 	opening  heard[events.Opening]

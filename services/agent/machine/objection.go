@@ -9,7 +9,7 @@ import (
 )
 
 // objection returns why the node's institution does not take part in the changes of an opening, and who is not to join;
-// empty where it does. Who leaves objects to nothing.
+// empty where it does. A node that leaves objects to nothing.
 func (m *Machine) objection(event events.Event, opening events.Opening) (reason string, refuses []string) {
 	if m.settings.Consent == (consent.Policy{}) {
 		return "", nil // nobody need look through a thousand members

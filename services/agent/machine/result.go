@@ -34,7 +34,7 @@ type (
 		Reason  string  // why no pre-copy is made; empty where one is
 	}
 
-	// Exported ends Export: the unit's manifest. Where its parts cannot be stored after that, Failed follows.
+	// Exported ends Export: the unit's manifest. Failed follows if the unit's parts cannot be stored after that.
 	Exported struct {
 		Task   Task
 		Digest string

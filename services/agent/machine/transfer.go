@@ -226,8 +226,8 @@ func (m *Machine) failed(result Failed) {
 	}
 }
 
-// breakOff says, once, why this node cannot do its part, and that it is to blame unless the hub is; or givers, by whose word
-// alone it is. What it gives goes on until the negotiation ends.
+// breakOff says, once, why this node cannot do its part, and that it is to blame unless the hub is; or givers, by whose word alone it is.
+// The node goes on giving until the negotiation ends.
 func (m *Machine) breakOff(reason string, hub bool, givers ...string) {
 	if m.negotiation.phase == broken {
 		return

@@ -69,7 +69,7 @@ func read(folder string) (*proof, error) {
 }
 
 // proof reads the kit anew for each connection, which takes a tenth of what a handshake does: a certificate that was
-// renewed is taken up without a restart. Of a kit that is being written the one before stays good.
+// renewed is taken up without a restart. The kit read before stays good while a new one is being written.
 func (i *Identity) proof() *proof {
 	i.mutex.Lock()
 	defer i.mutex.Unlock()
@@ -128,7 +128,7 @@ func (i *Identity) Connect(ctx context.Context, connection net.Conn, node string
 	return secured, explain(secured.HandshakeContext(ctx), "expected the certificate of "+node)
 }
 
-// Accept does so on a connection that was accepted. Who is there is for Check.
+// Accept does so on a connection that was accepted. Check is to tell who is there.
 func (i *Identity) Accept(ctx context.Context, connection net.Conn) (net.Conn, error) {
 	if i == nil {
 		return connection, nil

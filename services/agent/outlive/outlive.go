@@ -22,10 +22,10 @@ type Script struct {
 	Ordered   bool   // it was told to make a step of sums that it has, and has not reported on that
 }
 
-// Whole returns the step at which the state stands, in completed ones; false where an update may have begun that has not
-// ended. An update is whole once it is counted: whoever evaluates, saves or hangs behind it leaves a whole state. Nobody can
-// tell of an ordered update, for which a script says no phase. What is copied behind an update is torn until it is whole. A script
-// that is alive must be kept from updating before it is looked at: word abort of the control page does that.
+// Whole returns the step at which the state stands, in completed ones; false where an update may have begun that has not ended. An update
+// is whole once it is counted: whoever evaluates, saves or hangs behind it leaves a whole state. Nobody can tell of an ordered update, for
+// which a script says no phase. A copy that is made behind an update is torn until it is whole. A script that is alive must be kept from
+// updating before it is looked at: word abort of the control page does that.
 func (s Script) Whole() (step uint64, whole bool) {
 	switch {
 	case s.Ordered, s.Phase >= Changing:

@@ -97,9 +97,9 @@ func (q *Queue) othersServe(part *Part, s *Source, now time.Time) bool {
 	})
 }
 
-// Corrupted says that the bytes of a complete part are not those of its digest. All of them are fetched again. Where
-// one source gave them all, or is the only giver that gave a corrupt part before, others are asked. Where nobody knows
-// who it was, one source is asked for the whole.
+// Corrupted says that the bytes of a complete part are not those of its digest. All of them are fetched again. Other
+// sources are asked if one source gave all of them, or is the only giver that gave a corrupt part before. One source is
+// asked for the whole if nobody knows which giver it was.
 func (q *Queue) Corrupted(part *Part) {
 	innocent := func(s *Source) bool { return s.Corrupt == 0 }
 	suspects := slices.DeleteFunc(slices.Clone(part.givers), innocent)

@@ -81,7 +81,8 @@ func (m *meter) known() float64 {
 	return m.planned
 }
 
-// measured is the rate in the window. What was known before stands for the part of it that is not over yet.
+// measured is the rate in the window. The rate that was known before stands for the part of the window that is not over
+// yet.
 func (m *meter) measured(now time.Time) float64 {
 	bytes, in := 0.0, 0
 	for _, came := range m.arrivals {
@@ -103,7 +104,7 @@ func (m *meter) measured(now time.Time) float64 {
 }
 
 // sparse is the rate of a link that brings fewer than two chunks in a window: what came last, over the time since what
-// came before it. Where nothing came, it is less than a chunk in that time.
+// came before it. It is less than a chunk in that time if nothing came.
 func (m *meter) sparse(now time.Time) float64 {
 	bytes, since := int64(ChunkBytes), m.since
 	if last := len(m.arrivals) - 1; last >= 0 {

@@ -159,7 +159,7 @@ func (r partRange) begin(most int64) partRange {
 	return r
 }
 
-// full reports whether enough is asked of a source. What it is asked for first is not to wait for what is asked of it behind that.
+// full reports whether enough is asked of a source. The first request to it is not to wait for those behind it.
 func (q *Queue) full(s *Source, now time.Time) bool {
 	rate, _ := s.meter.speed(now)
 	lasts := min(inFlightSeconds+2*s.RoundTrip.Seconds(), q.secondsLeft(now))

@@ -22,7 +22,7 @@ type Part struct {
 	Bytes int64
 }
 
-// Newer orders snapshots, the newest first. Of two at one step the order tells nothing, but is always the same.
+// Newer orders snapshots, the newest first. The order of two at one step tells nothing, but is always the same.
 func Newer(a, b ID) int { return cmp.Or(cmp.Compare(b.Step, a.Step), cmp.Compare(b.Plan, a.Plan)) }
 
 // Complete returns the snapshots whose whole parts hold so many different units, the newest first.
@@ -104,9 +104,10 @@ type Begun struct {
 	Logged time.Time // when the log took it
 }
 
-// IsOutdone reports whether somebody has begun to write to a tier under a plan that the log took later. Who trains under the older one was
-// frozen or cut off: what was written since is of another history to it, and it may remove nothing. Generations would not tell: those of a
-// log that was lost are counted again. The plan before is older, whatever the log's clock says, which may have been set back.
+// IsOutdone reports whether somebody has begun to write to a tier under a plan that the log took later. A node that trains under the older
+// one was frozen or cut off. The parts that were written since are of another history to it, and it may remove nothing. Generations would
+// not tell: those of a log that was lost are counted again. The plan before is older, whatever the log's clock says, which may have been
+// set back.
 func (h History) IsOutdone(begun []Begun) bool {
 	logged := h.Logged // by two logs, where one was lost, the same plan was taken twice
 	for _, b := range begun {

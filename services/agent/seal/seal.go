@@ -53,7 +53,7 @@ func Read(text []byte) (Key, error) {
 	return secret, nil
 }
 
-// Name is under which a sealed part is stored: what is sealed with another key is not there. Of a nil key it is the digest.
+// Name is under which a sealed part is stored: what is sealed with another key is not there. It is the digest if the key is nil.
 func (k Key) Name(digest string) string {
 	if k == nil {
 		return digest

@@ -25,8 +25,7 @@ func (p *pull) wanted() (next, end int64) {
 	return p.claim.Next, p.claim.End
 }
 
-// ask keeps the source busy. Where the manifest does not say at which sequence a chunk lies, one batch follows the
-// other.
+// ask keeps the source busy. One batch follows the other if the manifest does not say at which sequence a chunk lies.
 func (p *pull) ask() error {
 	if p.manifest.sequences == nil {
 		return p.askBatch()

@@ -173,8 +173,8 @@ func (p *pull) read(ctx context.Context) error {
 	}
 }
 
-// find returns the manifest. Of a bucket in which parts lie it also asks for the manifests of the parts behind: asked for later, they
-// would come behind the bytes of the other parts in flight, and the link would run dry meanwhile.
+// find returns the manifest. It also asks a bucket in which parts lie for the manifests of the parts behind: asked for later, they would
+// come behind the bytes of the other parts in flight, and the link would run dry meanwhile.
 func (p *pull) find(ctx context.Context) (*manifest, error) {
 	if !p.from.puts() {
 		return p.findStored(ctx)
@@ -186,8 +186,8 @@ func (p *pull) find(ctx context.Context) (*manifest, error) {
 	return p.awaitManifest(ctx, asked)
 }
 
-// askPut asks a giver for the manifest, and for the first chunks with it: they come a round trip earlier so. Where the giver has no room
-// that is asked only while nothing is on its way: the chunks of other claims would be asked for one by one meanwhile.
+// askPut asks a giver for the manifest, and for the first chunks with it: they come a round trip earlier so. A giver that has no room is
+// asked for chunks only while nothing is on its way: the chunks of other claims would be asked for one by one meanwhile.
 func (p *pull) askPut() (*answer, error) {
 	if p.plain || p.from.known() == putsWhole || p.from.crowded.Load() && !p.rests() {
 		return p.from.askManifest(p.piece)

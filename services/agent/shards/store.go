@@ -57,7 +57,7 @@ type Store struct {
 	gives  gives
 }
 
-// Serve returns when receivers may dial. Whoever reaches the port may read, and nothing else.
+// Serve returns when receivers may dial. A client that reaches the port may read, and do nothing else.
 func Serve(ctx context.Context, config StoreConfig) (*Store, error) {
 	if config.Bucket == "" || strings.ContainsAny(config.Bucket, " .*>\"") {
 		return nil, fmt.Errorf("shard store: Bucket: expected a name without blanks, dots and wildcards, got %.80q", config.Bucket)

@@ -21,7 +21,8 @@ const maxPartBytes = 64 << 20
 const usualStall = 1500 * time.Millisecond
 
 // SpareWait is after how long spare sources are asked for a part: a transfer that is over by then takes nothing of who
-// was not to give, and a fault shows later than that. Who gives other parts, and is done with them, does not wait.
+// was not to give, and a fault shows later than that. A spare source that gives other parts, and is done with them, is
+// asked without that wait.
 const SpareWait = time.Second
 
 // lookEvery is how often idle sources look again: rates change without anybody saying so.

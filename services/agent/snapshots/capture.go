@@ -30,9 +30,8 @@ type takenShare struct {
 	units []Unit
 }
 
-// Take takes the units of each share. A tier that is still writing the snapshot before is left out: nothing queues. The last one
-// of a job waits for that behind the caller's back.
-// What was taken is to be copied, and then written or dropped.
+// Take takes the units of each share. A tier that is still writing the snapshot before is left out: nothing queues. The last one of a job
+// waits for that behind the caller's back. The units taken are to be copied, and then written or dropped.
 func (s *Snapshots) Take(task machine.Capture, export func(unit int, step uint64) ([]byte, error)) *Taken {
 	s.mutex.Lock()
 	s.newest, s.complete, s.plan = historyOf(task), task.Complete, task.Plan

@@ -22,7 +22,7 @@ func unitKey(id retention.ID, node string, unit int) string {
 
 const digestPrefix = "sha256:"
 
-// What an object of a part is that is no unit.
+// The kinds of a part's objects that are no units.
 const (
 	isManifest = -1 - iota
 	isLeftOver // of a write that was killed, in a folder

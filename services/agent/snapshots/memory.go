@@ -36,8 +36,8 @@ func (m *Memory) open(node, of string) *blob.Bucket {
 	return memblob.OpenBucket(nil)
 }
 
-// keep keeps what a node has opened, in place of what it kept of another job. Where all that is kept is too much, the nodes
-// without a session that took a snapshot the longest ago lose theirs: trainers that failed may come back under other names.
+// keep keeps what a node has opened, in place of what it kept of another job. Nodes without a session lose what they keep if all that is
+// kept is too much, those first that took a snapshot the longest ago: trainers that failed may come back under other names.
 func (m *Memory) keep(opened kept) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

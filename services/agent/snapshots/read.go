@@ -100,8 +100,8 @@ func rangesOf(units []int) []events.Range {
 // readTries is how often a tier that does not answer is asked for a unit.
 const readTries = 3
 
-// Read returns a unit that List named, verified, from the nearest tier that has it. What is not what it should be List
-// does not name any more.
+// Read returns a unit that List named, verified, from the nearest tier that has it. List no longer names a unit that is
+// not what it should be.
 func (s *Snapshots) Read(ctx context.Context, step uint64, plan string, unit int) ([]byte, error) {
 	at := unitOf{retention.ID{Step: step, Plan: plan}, unit}
 	failed := fmt.Errorf("no snapshot of unit %d at step %d can be read", unit, step)

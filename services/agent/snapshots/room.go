@@ -15,11 +15,11 @@ import (
 // errNoRoom says that a part does not fit beside the newest one.
 var errNoRoom = errors.New("no room")
 
-// removeTime is how long what could not be written may take to be removed. What is left then the next write removes.
+// removeTime is how long what could not be written may take to be removed. The next write removes the rest.
 const removeTime = 10 * time.Second
 
-// write writes a node's part of a snapshot, within the bound on its bytes. Where the store has no room, what may be given
-// up goes, the oldest first, until it has. What could not be written is removed.
+// write writes a node's part of a snapshot, within the bound on its bytes. Parts that may be given up go, the oldest first, if the store
+// has no room, until it has. A part that could not be written is removed.
 func (t *tier) write(ctx context.Context, part Part, node string, known known) error {
 	t.writes.Lock()
 	defer t.writes.Unlock()

@@ -227,7 +227,7 @@ func (s *Snapshots) Finish(most time.Duration) {
 	}
 }
 
-// Close ends what is being written: such a part stays without a manifest. What is in memory stays for the next session,
+// Close ends what is being written: such a part stays without a manifest. Snapshots in memory stay for the next session
 // if this one has taken a snapshot.
 func (s *Snapshots) Close() {
 	s.cancel()

@@ -37,7 +37,7 @@ type Reader struct {
 	Connection uint64
 }
 
-// Want is that a reader wants a part. Whoever asks for the same again replaces the want, which keeps its turn.
+// Want is that a reader wants a part. A reader that asks for the same again replaces the want, which keeps its turn.
 type Want struct {
 	Reader Reader
 	Digest string

@@ -20,9 +20,9 @@
 //     from the hub, and trains. One that nobody reaches is lost when its silence says so.
 //   - Sites. The same rule for the nodes of one site: its silence is the site's, and its nodes are excused for as long as
 //     most cuts of a way to the hub last. Silence that was excused as that of most nodes is not excused again.
-//   - Batches. What fell silent at once is said at once: a verdict waits for those that are about to follow.
-//   - Own lateness. When the detector itself was not run for a while, heartbeats waited in a queue. That time is not
-//     held against anybody (Lifeguard's local health).
+//   - Batches. Nodes that fell silent at once are told at once: a verdict waits for those that are about to follow.
+//   - Own lateness. When the detector itself was not run for a while, heartbeats waited in a queue. The delay is not held against
+//     anybody (Lifeguard's local health).
 //   - Incarnations. A restarted process is another one. Its heartbeats say nothing about the one that joined.
 package detect
 

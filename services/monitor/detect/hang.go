@@ -32,16 +32,15 @@ type Hang struct {
 	LimitSeconds  float64
 }
 
-// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and a pause for a cold
-// file or a garbage collection. They begin to wait when a step of theirs should be over, and heartbeats tell of it a
-// second later: with both, a hang is found within three steps and two seconds. The first steps of a plan build
-// connections and may compile: they are measured by the first steps of the last plans, with a longer pause, and by nothing
-// before there were any. Each plan whose first steps are known halves that pause, for what they may have to build shows
-// in them. What one trainer alone builds for the first time, such as a new shape, is not among it. A trainer that has made no
-// step yet has the whole pause beside: it may compile what the others have long had. A trainer that hangs in a first step is
-// found, too: where each node of a thousand fails once a day, a plan has few other steps. Waiting is what tells a hang from an
-// evaluation, a slow file or a pause that all trainers have at once. A trainer that is a step behind those
-// who wait applies the sums of that step. It has the whole pause beside: it may save a file, and the step may be one of the first.
+// A trainer hangs where others have waited for it for so many of their longest steps under the plan, and a pause for a cold file or a
+// garbage collection. They begin to wait when a step of theirs should be over, and heartbeats tell of it a second later: with both, a hang
+// is found within three steps and two seconds. The first steps of a plan build connections and may compile: they are measured by the first
+// steps of the last plans, with a longer pause, and by nothing before there were any. Each plan whose first steps are known halves that
+// pause, for what they may have to build shows in them. Builds that only one trainer needs for the first time, such as those of a new
+// shape, do not show in them. A trainer that has made no step yet has the whole pause beside: it may compile what the others have long had.
+// A trainer that hangs in a first step is found, too: where each node of a thousand fails once a day, a plan has few other steps. Waiting
+// is what tells a hang from an evaluation, a slow file or a pause that all trainers have at once. A trainer that is a step behind those who
+// wait applies the sums of that step. It has the whole pause beside: it may save a file, and the step may be one of the first.
 const (
 	hangSteps  = 2
 	hangSlack  = 1.5 // seconds
@@ -164,9 +163,8 @@ func (h *Hangs) allowed(node string, limit float64, isBehind bool) float64 {
 // Forget ends the watch over a node.
 func (h *Hangs) Forget(node string) { delete(h.nodes, node) }
 
-// Find returns who hangs, by the heartbeats so far, one at a time: for the others time begins anew, for what one of them
-// does to the rest may end with it. Where more trainers keep others waiting than wait, something else is slow, and it is
-// nobody. O(n).
+// Find returns who hangs, by the heartbeats so far, one at a time: for the others time begins anew, for what one of them does to the rest
+// may end with it. Nobody hangs if more trainers keep others waiting than wait: something else is slow then. O(n).
 func (h *Hangs) Find() (hang Hang, found bool) {
 	var hangs []Hang
 	for _, step := range h.steps() {
@@ -209,7 +207,8 @@ func (p place) compare(other place) int {
 
 func (c *course) at() place { return place{c.told.Generation, c.told.Step} }
 
-// spent is for how long a trainer has told that it is in its phase. What was not heard does not count.
+// spent is for how long a trainer has told that it is in its phase. Time in which no heartbeat was heard does not
+// count.
 func (c *course) spent() float64 { return c.heard - c.since }
 
 // hasTrained reports whether a trainer was heard to complete a step.

@@ -36,10 +36,10 @@ func (r Reports) Broken(now, windowSeconds float64, outcome Outcome) bool {
 // Proof is a rate at which a transfer received, what probes of the link measured then, both in bytes a second, and how many
 // transfers were nearly as fast since. The zero value proves nothing.
 //
-// A transfer is proof that the link carries as much, and of nothing else: what came more slowly may have shared the
-// receiver's downlink with other sources, or the sender's uplink with other receivers. So a transfer can raise what a
-// link is said to carry, and probes alone, which come when they please, lower it. Of a long fast link a probe sees
-// little but TCP's start, so its figure does not refute a proof; that it is smaller than it was does, in proportion.
+// A transfer is proof that the link carries as much, and of nothing else: what came more slowly may have shared the receiver's downlink
+// with other sources, or the sender's uplink with other receivers. So a transfer can raise what a link is said to carry, and probes alone,
+// which come when they please, lower it. A probe sees little but TCP's start on a long fast link, so its figure does not refute a proof. A
+// figure that is smaller than before does, in proportion.
 type Proof struct {
 	BytesPerSecond, Probed float64
 	Confirmations          int

@@ -50,8 +50,8 @@ func (d *Detector) Defer(now float64, name string) {
 	}
 }
 
-// limit is the silence after which a node is lost, by what its witnesses found: the sign of most life counts. Where
-// they find nothing, or there are none, silence alone decides.
+// limit is the silence after which a node is lost, by what its witnesses found: the sign of most life counts. Silence
+// alone decides if they find nothing, or if there are none.
 func (d *Detector) limit(now float64, n *node) float64 {
 	best := Unreachable
 	for _, f := range n.findings {
@@ -73,15 +73,14 @@ const (
 	stallHalfLife = 86400 // seconds after which it counts for half
 )
 
-// stalls reports whether a silent node stalls. Who is reached stalls no more, and beats at once: one that witnesses
-// reach for longer than two heartbeats is cut off.
+// stalls reports whether a silent node stalls. A node that is reached stalls no more, and beats at once: one that
+// witnesses reach for longer than two heartbeats is cut off.
 func (n *node) stalls(now float64, settings Settings) bool {
 	return n.stalled && (n.reached == nil || now-*n.reached <= 2*settings.PulseSeconds)
 }
 
-// learnStall takes a stall that was over after so many seconds. On a host of its own a process never stalls for seconds,
-// and one that does is best done without at once. Where hosts are shared, processes do, and go on. A silence for which no
-// patience would suffice teaches none.
+// learnStall takes a stall that was over after so many seconds. On a host of its own a process never stalls for seconds, and one that does
+// is best done without at once. Processes on shared hosts do, and go on. A silence for which no patience would suffice teaches none.
 func (d *Detector) learnStall(seconds float64) {
 	if seconds <= d.settings.StalledSeconds {
 		d.stall = max(d.stall, seconds)

@@ -12,10 +12,9 @@ func (m *Machine) Uses(plan *events.Plan) {
 	m.using, m.used, m.usedSince = used(plan), nil, 0
 }
 
-// used returns the directions that the traffic of a plan takes, each once: between neighbours of a pipeline, also where a
-// node stands in for a lost one, and around each group of an all-reduce. Where a node is in one pipeline and one group
-// they are at most four times the nodes. A node that waits for its links uses those to two who train, or nobody would soon see that
-// they are good.
+// used returns the directions that the traffic of a plan takes, each once: between neighbours of a pipeline, also where a node stands in
+// for a lost one, and around each group of an all-reduce. They are at most four times the nodes if each node is in one pipeline and one
+// group. A node that waits for its links uses those to two who train, or nobody would soon see that they are good.
 func used(plan *events.Plan) []direction {
 	var ways []direction
 	use := func(a, b string) { ways = append(ways, direction{a, b}, direction{b, a}) }
@@ -41,13 +40,14 @@ func used(plan *events.Plan) []direction {
 	return slices.Compact(ways)
 }
 
-// Of four probes three are for the links that the plan uses: in a round of its own, of 5 min with 1,000 nodes, and of
-// twice that while links are lost, which every second probe is for. The fourth is for all other links.
+// Three of four probes are for the links that the plan uses, and the fourth is for all other links. The used links have
+// a round of their own. It takes 5 min with 1,000 nodes, and twice that while links are lost, because every second
+// probe is then for a lost link.
 const shareOfOthers = 4
 
-// nextUsed returns the next direction that the plan uses, those that were not measured for the longest time first, and
-// those that were never measured before them. What a neighbour's probe, a negotiation or a transfer has measured since the
-// round began is not measured again. O(1) but for the first of a round, O(n log n).
+// nextUsed returns the next direction that the plan uses, those that were not measured for the longest time first, and those that were
+// never measured before them. A direction that a neighbour's probe, a negotiation or a transfer has measured since the round began is not
+// measured again. O(1) but for the first of a round, O(n log n).
 func (m *Machine) nextUsed(now float64) (direction, bool) {
 	if m.turn++; m.turn%shareOfOthers == 0 {
 		return direction{}, false

@@ -138,8 +138,8 @@ func (m *Machine) stopped(_ events.Event, stop events.JobStop) []events.Event {
 	return nil
 }
 
-// begunAnew watches those who join from here on: training begins anew, and who took part until then has ended, or waits for a place. Who
-// asked for one since the reset was asked for, before it was told, waits too.
+// begunAnew watches those who join from here on: training begins anew, and who took part until then has ended, or waits for a place. A node
+// that asked for a place after the reset was asked for, but before it was told, waits too.
 func (m *Machine) begunAnew(events.Event, events.JobReset) []events.Event {
 	m.state.Completed = false
 	for _, name := range slices.Sorted(maps.Keys(m.state.Late)) {
@@ -189,8 +189,8 @@ func (m *Machine) takenOver() {
 // negotiator has as many.
 const mostDisconnected = 4096
 
-// disconnect notes that a link is not to be used. Where there are too many such links, those of nodes that are away are
-// forgotten.
+// disconnect notes that a link is not to be used. Links of nodes that are away are forgotten if there are too many such
+// links.
 func (m *Machine) disconnect(pair events.Pair) {
 	m.link(pair).Disconnected = true
 	away := func(pair events.Pair, _ *link) bool {
@@ -233,7 +233,7 @@ func (m *Machine) takesPart(node string) bool {
 	return known != nil && there && member.Incarnation == known.Incarnation
 }
 
-// linkMeasured hears what was said of a link. That is news only after a crash, to a memory that did not know it yet.
+// linkMeasured hears what was said of a link. It is news only after a crash, to a memory that did not know it yet.
 func (m *Machine) linkMeasured(_ events.Event, measured events.Measurement) []events.Event {
 	way := direction{measured.From, measured.To}
 	if said, known := m.state.Said.of(way); m.knows(way) && (!known || said != measured) {

@@ -85,8 +85,8 @@ func (m *Machine) measured(way direction, measured events.Measurement, at time.T
 	return []events.Event{m.speaker.First(at, m.beats(way.pair()), events.LinkMeasured, linkID(way.from, way.to), news)}
 }
 
-// received takes a receipt for what it proves of the links that it came over. What came through the hub says nothing of
-// a link, and of a link that nobody has probed there is no round trip to tell.
+// received takes a receipt for what it proves of the links that it came over. Bytes that came through the hub say
+// nothing of a link. A link that nobody has probed has no round trip to tell.
 func (m *Machine) received(cause events.Event, receipt events.Receipt) []events.Event {
 	var said []events.Event
 	for _, source := range receipt.Sources {
@@ -144,10 +144,10 @@ func estimate(measured events.Measurement) detect.Estimate {
 	}
 }
 
-// Few nodes measure all their links in turn. Of more each measures those to so many neighbours, half of them before it and
-// half behind it in the order of their names, and those that somebody told of, as joiners do: all links of 1,000 nodes
-// would take eleven days, and each would be in every plan request. There is a probe for so many nodes a second, so that a
-// round takes less than half an hour however many there are, and each node sends and receives 4 KiB a second in the mean.
+// Few nodes measure all their links in turn. If there are more, each node measures its links to so many neighbours, half of them before it
+// and half behind it in the order of their names. It also measures the links that somebody told of, as joiners do. All links of 1,000 nodes
+// would take eleven days, and each would be in every plan request. There is a probe for so many nodes a second, so that a round takes less
+// than half an hour however many there are, and each node sends and receives 4 KiB a second in the mean.
 const (
 	fewNodes       = 17
 	mostNeighbours = 4

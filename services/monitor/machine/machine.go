@@ -35,7 +35,7 @@ type Machine struct {
 	speaker  events.Speaker
 	state    state
 
-	// What follows is learned anew after a restart.
+	// The fields below are learned anew after a restart.
 	clock    clock
 	detector *detect.Detector
 	hangs    *detect.Hangs

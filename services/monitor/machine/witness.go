@@ -12,12 +12,12 @@ import (
 // witnesses is how many nodes try a suspected one at a time.
 const witnesses = 3
 
-// mostTried is how many silent nodes are tried within a second. Where there are more, their witnesses' time would be
-// spent on them alone.
+// mostTried is how many silent nodes are tried within a second. The witnesses would spend their time on such nodes
+// alone if more were tried.
 const mostTried = 64
 
-// nextTried returns the silent nodes whose turn it is to be tried: those first that were not for longest. Whose findings
-// are about to be stale, or who has none, is waited for until its turn comes.
+// nextTried returns the silent nodes whose turn it is to be tried: those first that were not for longest. A node whose findings are about
+// to be stale, or that has none, is waited for until its turn comes.
 func (m *Machine) nextTried(now float64) []string {
 	var due []string
 	left := mostTried
@@ -82,7 +82,7 @@ var findings = map[string]detect.Finding{
 	events.FoundStalled: detect.Stalled, events.FoundUnreachable: detect.Unreachable,
 }
 
-// testified takes what a witness found. That a host refuses connections is what a reset is: with nobody at the hub the
+// testified takes what a witness found. A host that refuses connections counts as a reset: with nobody at the hub the
 // process is gone. A witness that is silent itself tells nothing.
 func (m *Machine) testified(now float64, ask Ask, answer *events.ProbeAnswer) {
 	if answer == nil || m.detector.State(ask.Node) != detect.Green {

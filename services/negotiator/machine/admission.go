@@ -7,9 +7,9 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// unapproved refuses who joins without the approval that the admission policy asks for, once all have consented; nil where
-// nobody does. Who is listed, and whatever else changes, is negotiated anew without them. Who has a place in the plan in
-// force was approved of when it got it, and may hold what the others lack.
+// unapproved refuses who joins without the approval that the admission policy asks for, once all have consented; nil where nobody does.
+// Joiners that are listed, and all other changes, are negotiated anew without those refused. A node with a place in the plan in force was
+// approved of when it got the place. It may hold what the others lack.
 func (m *Machine) unapproved(cause events.Event) []events.Event {
 	under := m.state.Negotiation
 	consenting := slices.Sorted(maps.Keys(under.Consents))

@@ -23,9 +23,9 @@ type lack struct {
 	seconds float64 // until the older step is taken; zero: there is none
 }
 
-// resumePoint returns the step from which all go on: the newest of which those who take part have every unit. Where
-// none of them trained it, or there is none, it is an older step, once no node can bring a newer one, or none did for
-// as long as it is worth waiting. Until then it returns what lacks.
+// resumePoint returns the step from which all go on: the newest of which those who take part have every unit. It is an
+// older step if none of them trained that one, or if there is none. The older step is returned once no node can bring a
+// newer one, or none did for as long as it is worth waiting. Until then resumePoint returns what lacks.
 func (m *Machine) resumePoint() (protocol.Resume, *lack) {
 	held, disputed := m.held(m.window())
 	units := m.state.Job.Units()
@@ -160,7 +160,7 @@ func (m *Machine) told() []uint64 {
 
 // beginning returns the step from which the plan in force went on, where those who take part have it whole: members
 // whom the plan gave nothing to train, and nodes that missed its commit, have it still when those who trained are far
-// ahead. Where the plan went back, what the former have at that step may be of the history that was left.
+// ahead. The state that the former have at that step may be of the history that was left, if the plan went back.
 func (m *Machine) beginning() (protocol.Resume, bool) {
 	if m.isFirst() || m.state.WentBack {
 		return protocol.Resume{}, false

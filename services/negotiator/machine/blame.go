@@ -18,10 +18,10 @@ func concerns(plan *events.Plan, source string) bool {
 
 const restorer = "/restorer"
 
-// toBlame returns whom a failure counts against: who says that it is at fault, or of whom the restorer does. Where a receiver
-// could not verify what it was given, its word stands against its givers': one of them may be wrong as well. Who is wrong is at
-// odds with many: a giver is to blame where more receivers could not verify it than any other giver of this one, and than this
-// one is at odds with. A node that blames the hub gives nothing to the next plan that others can give.
+// toBlame returns whom a failure counts against: who says that it is at fault, or of whom the restorer does. The word of a receiver that
+// could not verify what it was given stands against its givers': one of them may be wrong as well. A node that is wrong is at odds with
+// many. A giver is to blame if more receivers could not verify it than any other giver of this receiver, and more than the givers that this
+// receiver is at odds with. A node that blames the hub gives nothing to the next plan that others can give.
 func (m *Machine) toBlame(cause events.Event, failure events.Failure) string {
 	node, isNode := strings.CutPrefix(cause.Source, events.NodeSource(""))
 	ways := m.doubted(failure, isNode)

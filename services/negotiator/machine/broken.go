@@ -20,8 +20,8 @@ const (
 	// mostTold bounds by how many broken steps a node may lead all others, of those that it told since training last made
 	// goodSteps. Training would crawl for as long as such a node is there.
 	mostTold = 10
-	// leastAfter is how many of these another must have told first. Who always tells first may only be the nearest to the
-	// hub, or the first whose wait times out: the others are told to give up the step before they find it broken.
+	// leastAfter is how many of these another must have told first. A node that always tells first may only be the nearest to the hub, or
+	// the first whose wait times out: the others are told to give up the step before they find it broken.
 	leastAfter = 3
 )
 
@@ -39,8 +39,8 @@ type breaks struct {
 	Dispute dispute        `json:"dispute,omitzero"` // about the one under way
 }
 
-// stepBroken has all give up the step that one node cannot end, and go on with the same nodes. Whoever else tells so is
-// heard too late, but for who it is that tells: the step is given up already.
+// stepBroken has all give up the step that one node cannot end, and go on with the same nodes. The report of any other
+// node comes too late, because the step is given up already: it only matters who tells.
 func (m *Machine) stepBroken(cause events.Event, broken events.BrokenStep) []events.Event {
 	known := &m.state.Breaks
 	if !m.inStep(broken) {
@@ -82,11 +82,10 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 	return broken.Generation < plan.Generation || placed && broken.Step >= plan.ResumeStep
 }
 
-// rest ends the negotiation of a step that broke where steps break again and again and training does not get on. Of
-// the node that seems to be at fault the others are rid, where they can do without what it holds; each of these steps
-// counts as a failure, so that it is not back at once. Otherwise the cluster holds, each time for longer, but for no longer
-// than that went on: a change has it tried again sooner. It returns nil where the negotiation may go on to the step to
-// resume at.
+// rest ends the negotiation of a step that broke where steps break again and again and training does not get on. The others go on without
+// the node that seems to be at fault, if they can do without what it holds. Each of these steps counts as a failure of that node, so that
+// it is not back at once. Otherwise the cluster holds, each time for longer, but for no longer than that went on: a change has it tried
+// again sooner. It returns nil where the negotiation may go on to the step to resume at.
 func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 	node, counts := m.countBreak(resume)
 	if !counts {

@@ -95,8 +95,8 @@ func (m *Machine) finalPlan() *events.Plan {
 	return &plan
 }
 
-// warmUp returns how the learning rate gets from where it is to the plan's scale. What is under way to the same scale
-// goes on.
+// warmUp returns how the learning rate gets from where it is to the plan's scale. A warm-up that is under way to the
+// same scale goes on.
 func (m *Machine) warmUp(plan *events.Plan) *events.WarmUp {
 	before, rule := m.state.Plan, m.state.Job.BatchRule
 	switch {

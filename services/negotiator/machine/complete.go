@@ -16,8 +16,8 @@ type finals struct {
 	Units map[int]string  `json:"units"` // digests that holders told; empty where they told different ones
 }
 
-// take notes what a node told of the units that it holds. Of an earlier step than another told nothing counts any more: who
-// told of that tells again.
+// take notes what a node told of the units that it holds. Digests of an earlier step than another node told of count no more: the nodes
+// that told of it tell again.
 func (f *finals) take(digests events.Digests, holds []events.Range) {
 	switch {
 	case digests.Step < f.Step:
@@ -65,8 +65,8 @@ func (f *finals) differ() []events.Range {
 	return rangesOf(units)
 }
 
-// digested hears that training is complete for a node. What was told under an older plan has no effect: the newer one may
-// have gone back. Nor has what is told of another step than the job's last, where that is known.
+// digested hears that training is complete for a node. Digests that were told under an older plan have no effect: the newer plan may have
+// gone back. Nor have digests of another step than the job's last, if that is known.
 func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
 	if !digests.Final {
 		return m.madeLast(cause, digests.Node, digests.Generation, digests.Step)

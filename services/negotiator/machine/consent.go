@@ -105,9 +105,9 @@ func (n *negotiation) measures() bool {
 	return false
 }
 
-// lastOnes answers when nobody would be left. Who waits for its turn to join has it now, for there is nobody whom it
-// could stop. A step that broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the
-// state would be lost.
+// lastOnes answers when nobody would be left. A node that waits for its turn to join has it now, because there is nobody whom it could
+// stop. A step that broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the state
+// would be lost.
 func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events.Event {
 	if m.allTurns() {
 		return m.openNext(cause)
@@ -260,8 +260,8 @@ func (m *Machine) goOn(cause events.Event) []events.Event {
 	return m.askPlanner(cause)
 }
 
-// objected ends a negotiation that a member does not accept. What it objects to is refused, or else all that can be. A
-// member that objects to what nobody can refuse is given up: others must not wait for it.
+// objected ends a negotiation that a member does not accept. The changes that it objects to are refused, or else all
+// that can be. A member that objects to what nobody can refuse is given up: others must not wait for it.
 func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
 	if under.Opening.Stop {
@@ -285,7 +285,7 @@ func (m *Machine) objected(cause events.Event, consent events.Consent) []events.
 	}))
 }
 
-// objectedBy tells which changes a member objects to: the joins that it names, else what it takes part in itself. Who joins
+// objectedBy tells which changes a member objects to: the joins that it names, else what it takes part in itself. A member that joins
 // itself refuses nobody, and is refused.
 func objectedBy(consent events.Consent, changes []events.Change) func(events.Change) bool {
 	joins := slices.ContainsFunc(changes, func(change events.Change) bool {

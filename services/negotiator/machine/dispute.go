@@ -21,9 +21,9 @@ type against struct {
 	Older bool `json:"older"`
 }
 
-// dispute notes what a trainer says of a step that is not made because trainers would apply different things. It returns who is to
-// be done without now: whom more than half of the trainers name, or half of them that have all taken part for longer. What nobody
-// else holds is not done without. O(trainers + outvoted).
+// dispute notes what a trainer says of a step that is not made because trainers would apply different things. It returns who is to be done
+// without now: whom more than half of the trainers name, or half of them that have all taken part for longer. A node that holds what nobody
+// else does is not done without. O(trainers + outvoted).
 func (m *Machine) dispute(broken events.BrokenStep) []string {
 	known := &m.state.Breaks.Dispute
 	if len(broken.Outvoted) == 0 && !broken.Tied || known.Spoke[broken.Node] {

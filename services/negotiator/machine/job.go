@@ -87,7 +87,8 @@ type field struct {
 	value any
 }
 
-// alike are the fields that all who train one job must have alike. What layers cost may have been measured, and differ.
+// alike are the fields that all who train one job must have alike. The costs of layers may have been measured, and
+// differ.
 func alike(job *events.Job) []field {
 	return []field{
 		{"steps", job.Steps}, {"globalBatch", job.GlobalBatch}, {"microBatch", job.MicroBatch}, {"batchRule", job.BatchRule},

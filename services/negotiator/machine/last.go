@@ -93,8 +93,8 @@ func (m *Machine) snapshotFailed(cause events.Event, failure events.SnapshotFail
 // mayBeStored reports whether some tier may still have the whole last snapshot.
 func (m *Machine) mayBeStored() bool { return m.mayBeIn(diskTier) || m.mayBeIn(remoteTier) }
 
-// mayBeIn reports whether each unit has a holder that may still write it to a tier. What agents write to they tell as they consent to the
-// stop; those of before December 2026 do not, and may write to any tier of which a failure tells. O(failures + nodes), and the units of
+// mayBeIn reports whether each unit has a holder that may still write it to a tier. Agents tell the tiers that they write to as they consent
+// to the stop. Those of before December 2026 do not, and may write to any tier of which a failure tells. O(failures + nodes), and the units of
 // those until all are found.
 func (m *Machine) mayBeIn(tier string) bool {
 	under := m.state.Negotiation

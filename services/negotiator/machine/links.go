@@ -98,8 +98,8 @@ func (m *Machine) markLost(state events.LinkState, lost bool) bool {
 	return true
 }
 
-// forgetLinks drops what is known of the links of a node that is gone. What was cut on purpose stays cut: the node may
-// come back.
+// forgetLinks drops what is known of the links of a node that is gone. A link that was cut on purpose stays cut: the
+// node may come back.
 func (m *Machine) forgetLinks(node string) {
 	maps.DeleteFunc(m.state.Links, func(key string, _ events.Link) bool { return touches(key, node) })
 	maps.DeleteFunc(m.state.Untold, func(key string, _ bool) bool { return touches(key, node) })

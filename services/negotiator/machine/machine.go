@@ -29,7 +29,7 @@ type Machine struct {
 	speaker  events.Speaker
 	state    state
 
-	// What follows is not remembered: a restarted negotiator gives everybody the full time again.
+	// The fields below are not remembered: a restarted negotiator gives everybody the full time again.
 	waits  waiting
 	ticked time.Time       // the last Tick
 	since  time.Duration   // the last event, by ticks

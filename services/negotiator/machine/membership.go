@@ -104,7 +104,7 @@ func (m *Machine) timesAsked(node string) int {
 	return 0
 }
 
-// turnsAway says why a node may not ask for a place; empty where it may. Who has one keeps it.
+// turnsAway says why a node may not ask for a place; empty where it may. A node that has a place keeps it.
 func (m *Machine) turnsAway(node string) string {
 	switch reason := m.settings.Admission.Refuses(node); {
 	case m.placed(node):
@@ -240,9 +240,9 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 	return protocol.Patient
 }
 
-// forget removes a node that is gone, and what it asked for; how often that happened is remembered, unless it was to go. An
-// active one leaves a failure to be negotiated. A step that it told of stays broken. What the monitor said of its links is
-// over; what another node asked for is still to be answered.
+// forget removes a node that is gone, and what it asked for; how often that happened is remembered, unless it was to go. An active one
+// leaves a failure to be negotiated. A step that it told of stays broken. The monitor's word on its links counts no more. Requests of other
+// nodes are still to be answered.
 func (m *Machine) forget(cause events.Event, node string) {
 	gone := m.state.known(node)
 	wished := gone != nil && gone.Wished || leaves(m.state.Pending, node)

@@ -125,11 +125,11 @@ func (m *Machine) undo(change events.Change) {
 	}
 }
 
-// impossible hears that the planner or the restorer has no answer. Of several changes that were asked for half are
-// tried without the others, so that one that cannot be does not take innocent ones with it. The last one alone is
-// refused, and training goes on as it was; after a failure there is no way back, and the cluster holds until something
-// changes. Before the first plan, and after a stop, nobody is refused: who comes next may make one possible. So it is with who joins
-// after a failure: what it left is tried without the joiner, who may have what is missing, and be refused once others train.
+// impossible hears that the planner or the restorer has no answer. Half of several changes that were asked for are tried without the
+// others, so that an impossible one does not take innocent ones with it. The last one alone is refused, and training goes on as it was;
+// after a failure there is no way back, and the cluster holds until something changes. Before the first plan, and after a stop, nobody is
+// refused: who comes next may make one possible. So it is with who joins after a failure: what it left is tried without the joiner, who may
+// have what is missing, and be refused once others train.
 func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
 	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
 	if under == nil {

@@ -60,8 +60,8 @@ type suspect struct {
 	Again      bool      `json:"again,omitempty"` // its samples are passed over, and were trained again as training went back
 }
 
-// exited hears that a trainer ended: as it was to, which is no failure, or by a fault of its own in a step of the plan in force. That
-// counts once the step to go on from is known.
+// exited hears that a trainer ended: as it was to, which is no failure, or by a fault of its own in a step of the plan in force. Such a
+// fault counts once the step to go on from is known.
 func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
 	if gone := m.state.known(exit.Node); gone != nil && gone.Incarnation == exit.Incarnation {
 		gone.Wished = exit.Expected

@@ -61,7 +61,7 @@ func (m *Machine) Tick(now time.Time) []events.Event {
 	return append(said, overdue)
 }
 
-// What an overdue fact is about beside phases.
+// The subjects of an overdue fact beside phases.
 const (
 	held     = "held"     // the cluster, which is to be tried again
 	joining  = "joining"  // a node that had to wait until its join is negotiated
@@ -302,8 +302,8 @@ func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []e
 	return m.giveUp(cause, spare, "its deadline passed before the cluster could do without it", false)
 }
 
-// expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise. Who was
-// lost since the opening cannot consent.
+// expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise. A member that was lost
+// since the opening cannot consent.
 func (m *Machine) expected() []string {
 	under, trains := m.state.Negotiation, map[string]bool{}
 	if m.state.Plan != nil {
@@ -346,7 +346,7 @@ func (m *Machine) silent() []string {
 // answered strikes a node off those whom the phase waits for.
 func (m *Machine) answered(node string) { delete(m.state.Negotiation.missing, node) }
 
-// awaitsAnswers reports whether the phase waits for anybody. Who is awaited is looked up once in a phase: with a thousand members
+// awaitsAnswers reports whether the phase waits for anybody. The awaited members are looked up once in a phase: with a thousand members
 // that takes as long as all else that an answer brings about.
 func (m *Machine) awaitsAnswers() bool {
 	under := m.state.Negotiation

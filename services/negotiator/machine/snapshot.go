@@ -43,9 +43,9 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 	return fmt.Sprint(node, " ", snapshot.Plan, " ", snapshot.ConsumedSamples)
 }
 
-// counts reports whether a snapshot is of the history that counts. What an older plan trained beyond the step from
-// which a later one went on was undone: it would have samples trained twice, and others never, and may be of a job that a user gave up.
-// The plan behind which generations go on counts, though nobody is left to tell it.
+// counts reports whether a snapshot is of the history that counts. Training of an older plan beyond the step from which a later one went on
+// was undone. A snapshot of it would have samples trained twice, and others never. It may also be of a job that a user gave up. The plan
+// behind which generations go on counts, though nobody is left to tell it.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
 	isNewest := snapshot.Plan == m.state.PlanDigest || snapshot.Plan == m.state.Recall.Floor.Plan
 	return m.state.Plan == nil || isNewest || m.state.History.Counts(snapshot.Plan, snapshot.Step)

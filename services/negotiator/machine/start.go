@@ -24,7 +24,7 @@ func (m *Machine) lacks() int {
 	return max(undecided, max(m.settings.StartNodes, m.state.Job.LeastNodes())-agree)
 }
 
-// gather has the first plan wait for more nodes. That is said later, unless they come.
+// gather has the first plan wait for more nodes. The wait is told later, unless they come.
 func (m *Machine) gather(seconds float64) {
 	if m.state.Hold.Active && m.state.Hold.Seconds > 0 {
 		return // it waits already

@@ -170,8 +170,8 @@ func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Even
 	return nil
 }
 
-// halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot. What failed before
-// is forgotten, too: somebody starts the scripts again on purpose, and there is nobody whom their failures would disturb.
+// halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot. Earlier failures are
+// forgotten, too: somebody starts the scripts again on purpose, and there is nobody whom their failures would disturb.
 func (m *Machine) halt(stop *events.JobStop, now time.Time) {
 	m.begun(stop.Step)
 	clear(m.state.Gone)

@@ -19,7 +19,7 @@ const (
 	manyAhead = 1 << 32
 )
 
-// hearsPast hears what a node that asks for a place says that it trained. What it told before counts on.
+// hearsPast hears what a node that asks for a place says that it trained. Its earlier words count on.
 func (m *Machine) hearsPast(join events.Join) {
 	known, past := &m.state.Recall, join.Trained
 	_, was := known.Told[join.Node]
@@ -73,7 +73,8 @@ func (m *Machine) remembersPlan() bool {
 	return m.state.Plan == nil && plan != nil && !m.isForgotten() && plan.UnitCount() == m.state.Job.Units()
 }
 
-// takeRemembered takes the plan that was told for the one in force. Who told it may live, and is waited for as the members of any plan are.
+// takeRemembered takes the plan that was told for the one in force. A node that told it may live, and is
+// waited for as the members of any plan are.
 func (m *Machine) takeRemembered(cause events.Event) []events.Event {
 	few := m.state.Recall.Few
 	m.takeBack(cause, few.Told, few.Plan)

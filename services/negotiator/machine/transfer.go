@@ -42,9 +42,9 @@ func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []e
 	return m.retry(cause, "transfer failed: "+failure.Reason, m.toBlame(cause, failure))
 }
 
-// retry plans a transfer anew. Nobody is to blame where the hub is. Who was to blame again and again is given up, where
-// the others can do without what it holds; so is who alone tells of failures again and again, whomever it blames. Otherwise the
-// cluster holds after a bounded number of attempts.
+// retry plans a transfer anew. Nobody is to blame where the hub is. A node that was to blame again and again is given up, if the others can
+// do without what it holds. So is a node that alone tells of failures again and again, whomever it blames. Otherwise the cluster holds
+// after a bounded number of attempts.
 func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []events.Event {
 	m.noteMisread(blamed)
 	var tired []string

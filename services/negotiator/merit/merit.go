@@ -1,6 +1,5 @@
-// Package merit says for how long a node that failed again and again waits for its place. Each of its failures has all
-// others stop and begin anew, and so may each of its returns. Of what it failed it is forgiven a part by each second that
-// it took part since.
+// Package merit says for how long a node that failed again and again waits for its place. Each of its failures has all others stop and
+// begin anew, and so may each of its returns. It lives down a part of its failures in each second that it took part since.
 //
 //	failures, less those lived down, rounded   it waits for
 //	1                                          nothing: whoever dies once is not punished

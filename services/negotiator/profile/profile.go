@@ -1,5 +1,5 @@
-// Package profile says what layers cost, of what nodes measured: per layer the median of the last nodes that told. Of three or
-// more that tell of a layer, one that lies or errs moves nothing. Of two, the lower time counts, and the larger activations do.
+// Package profile says what layers cost, of what nodes measured: per layer the median of the last nodes that told. One node that lies or
+// errs moves nothing if three or more tell of a layer. If two do, the lower time and the larger activations count.
 package profile
 
 import (

@@ -11,8 +11,8 @@ const (
 )
 
 // Patience returns for how many seconds a cluster waits for nodes that alone may hold its last steps, before it goes
-// back: as long as these steps take to be trained again. Whoever is back by then has saved that, and a longer wait
-// costs more than it can save.
+// back: as long as these steps take to be trained again. A node that is back by then has saved that time, and a longer
+// wait costs more than it can save.
 func Patience(lost uint64, stepSeconds float64) float64 {
 	return min(max(float64(lost)*stepSeconds, leastPatience), mostPatience)
 }

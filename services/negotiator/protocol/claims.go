@@ -21,8 +21,9 @@ type version struct {
 
 // Uncontradicted returns the claims that count beside what members hold, and the units of those that do not because
 // nodes claim different bytes. A claim on what a member holds is not needed: the member's copy was compared with others
-// all along. Of a version that only claims tell, a digest counts that more than half of its claimants tell, as where
-// replicas are compared. Without one nobody could say which is right. O(claims log claims + holdings x claims).
+// all along. A version that only claims tell of counts with the digest that more than half of its claimants tell, as in
+// a comparison of replicas. Without such a digest nobody could say which is right. O(claims log claims + holdings x
+// claims).
 func Uncontradicted(claims []Claim, held []Held) (count []Held, disputed []int) {
 	told, votes := map[version]int{}, map[Claim]int{}
 	ballot := func(c Claim) Claim { return Claim{Unit: c.Unit, Step: c.Step, Digest: c.Digest} }
@@ -58,7 +59,7 @@ func isHeld(held []Held, at version) bool {
 
 // Spare divides silent nodes into those that the others can do without and those that are the last to hold some unit.
 // Nobody but a last holder can give its units back, so it is waited for. Units are what each node of the plan in force
-// holds. Of two silent nodes that hold the same unit alone, the one first by name is kept. O(nodes x units).
+// holds. The one first by name is kept if two silent nodes alone hold the same unit. O(nodes x units).
 func Spare(units map[string][]int, silent []string) (spare, last []string) {
 	holders := map[int]int{}
 	for _, held := range units {

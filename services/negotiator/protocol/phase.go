@@ -46,8 +46,8 @@ const MostRenewals = 3
 
 // Supersedes reports whether a new change ends the negotiation under way, which then starts again with both changes.
 // Others wait for the commit, all together: a herd of joins would else end each other's negotiations, and none would
-// come to its commit. Where training stopped before the negotiation began, nobody gains by waiting, and who comes may
-// have what is missing: that is tried so often and no more.
+// come to its commit. Nobody gains by waiting if training stopped before the negotiation began, and a newcomer may have
+// what is missing. So the negotiation then starts again, at most MostRenewals times.
 func Supersedes(change Urgency, phase Phase, stopped bool, renewals int) bool {
 	switch {
 	case phase == Transferring || phase == Stopping || renewals >= MostRenewals:

@@ -18,9 +18,9 @@ type Resume struct {
 	Holders map[string][]int // node -> the units it has at Step, ascending
 }
 
-// ResumePoint returns the newest step for which every unit has a live holder. Whoever is ahead of it rolls back to the
-// version it kept, whoever lacks it fetches (Chaos IV-B: restart of an interrupted all-reduce). In synchronous training
-// two survivors are at most one step apart, so one kept version suffices.
+// ResumePoint returns the newest step for which every unit has a live holder. Nodes ahead of it roll back to the
+// version they kept, and nodes that lack it fetch it (Chaos IV-B: restart of an interrupted all-reduce). In synchronous
+// training two survivors are at most one step apart, so one kept version suffices.
 //
 // Without such a step it returns ok = false and the units that nobody holds at any step; that list is empty where every
 // unit has a holder but no step is common. O(holdings x units).

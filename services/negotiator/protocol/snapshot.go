@@ -19,8 +19,8 @@ type Stored struct {
 }
 
 // SnapshotPoint returns the newest step of which nodes can together read all units of one snapshot: what was captured
-// under two plans does not fit together. Holders are who can read what. Whoever speaks of a step that nobody reached
-// fails to read it, and that before anybody goes there. O(stored x units).
+// under two plans does not fit together. Holders are who can read what. A node that speaks of a step that nobody
+// reached fails to read it, before anybody goes there. O(stored x units).
 func SnapshotPoint(units int, stored []Stored) (resume Resume, from Snapshot, ok bool) {
 	held := map[Snapshot][]Held{}
 	for _, s := range stored {

@@ -3,8 +3,8 @@ package estimate
 // Makespan is OneForwardOneBackward's MakespanSeconds for searches that ask a million times: no allocation (scratch
 // needs room for four numbers a stage), and rounds that only repeat are skipped. In the steady state all stages do a
 // forward and a backward each round, and what they do depends on differences of times only; so where all times are a
-// constant later than they were some rounds ago, every so many rounds add that constant. Where rounding keeps the
-// differences from being equal, nothing is skipped; on whole numbers the skip is exact.
+// constant later than they were some rounds ago, every so many rounds add that constant. Nothing is skipped if rounding
+// keeps the differences from being equal; on whole numbers the skip is exact.
 func (p Pipeline) Makespan(scratch []float64) float64 {
 	stages := len(p.ForwardSeconds)
 	state, before := scratch[:2*stages], scratch[2*stages:4*stages]

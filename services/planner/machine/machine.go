@@ -91,7 +91,7 @@ type Found struct {
 	Reason     error
 }
 
-// Search asks the policy. Whoever has its answer already need not.
+// Search asks the policy. A caller that has its answer already need not search.
 func (m *Machine) Search(question Question) Found {
 	if question.excess != nil {
 		return Found{nil, question.excess}

@@ -151,8 +151,8 @@ func pipelines(of runs, planned []events.Pipeline) ([]policy.Pipeline, error) {
 // kinds are how policies name what a job says.
 var kinds = map[string]policy.Kind{events.DataParallel: policy.DataParallel, events.Sharded: policy.Sharded}
 
-// profiles are the job's layers. Where it leaves all seconds out, a micro-batch takes a second at a node whose speed is
-// not known, two thirds of it backward: only how nodes compare matters until they have told their speed.
+// profiles are the job's layers. A micro-batch takes a second at a node whose speed is not known, two thirds of it
+// backward, if the job leaves all seconds out: only how nodes compare matters until they have told their speed.
 func profiles(job events.Job) []events.LayerProfile {
 	if job.IsTimed() {
 		return job.Layers

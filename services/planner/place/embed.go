@@ -2,8 +2,8 @@ package place
 
 import "slices"
 
-// longestPath is the most stages for which their best order is worked out: it takes 2^stages * stages^2 steps. That of more is
-// improved.
+// longestPath is the most stages for which their best order is worked out: it takes 2^stages * stages^2 steps. The order of more stages is
+// only improved.
 const longestPath = 9
 
 // embed puts the groups of a grid into their best order and pairs their nodes in the best way, so that the slowest

@@ -135,8 +135,8 @@ func (l *layout) communication() float64 {
 	return dataParallel + pipeline
 }
 
-// energy is the cost and some of the means below its maxima, without which most swaps would change nothing. Of loads, too, it is the
-// root of the mean square: the largest count, so these had better be few.
+// energy is the cost and some of the means below its maxima, without which most swaps would change nothing. The mean of the loads, too, is
+// the root of the mean square: the largest count, so these had better be few.
 func (l *layout) energy() float64 {
 	energy := l.cost() + l.slope*(l.hops+math.Sqrt(max(0, l.loads)/float64(len(l.nodeOf))))
 	if l.moving != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/services/planner/place/runs"
 )
 
-// Of the groupings of the nodes into sites the clearest two are tried, and of paths those of few runs, as far as the effort goes:
-// 200,000 mixtures, for each number of runs, take 20 ms or so, and find the optimum of DT-FM's case 4 with uneven regions.
+// The clearest two groupings of the nodes into sites are tried, and the paths of few runs, as far as the effort goes. An effort of 200,000
+// mixtures for each number of runs takes 20 ms or so, and finds the optimum of DT-FM's case 4 with uneven regions.
 const (
 	mostGroupings = 2
 	mostRuns      = 3

@@ -47,10 +47,10 @@ type Assignment struct {
 	MissingBytes []int64 // per node: what it must fetch
 }
 
-// Assign fills the places so that the node with most to fetch has as little as possible, and then all together. That is
-// exact and takes O(types^3) however many nodes there are, a type being the nodes that hold the same layers, or the
-// places that need the same. Where pairs are dear it then swaps nodes while that lowers their cost, or at equal cost
-// the bytes to fetch, until no swap helps or its effort is spent. The same problem has the same answer.
+// Assign fills the places so that the node with most to fetch has as little as possible, and then all together. The
+// assignment is exact and takes O(types^3) however many nodes there are, a type being the nodes that hold the same
+// layers, or the places that need the same. It then swaps nodes, if pairs are dear, while that lowers their cost, or at
+// equal cost the bytes to fetch, until no swap helps or its effort is spent. The same problem has the same answer.
 //
 // It fails where there are more places than nodes, or no node with the memory and the speed for some place.
 func Assign(p Problem) (Assignment, error) {

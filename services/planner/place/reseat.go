@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// longestReseated is the most stages of a pipeline whose nodes are reseated together: 2^stages * stages^2 steps for each limit
-// of load. Of longer pipelines window stages are, from each half of a window on.
+// longestReseated is the most stages of a pipeline whose nodes are reseated together: 2^stages * stages^2 steps for each limit of load.
+// Longer pipelines are reseated window stages at a time, from each half of a window on.
 const longestReseated, window = 10, 8
 
 // reseat gives the nodes of each pipeline of a grid, or of some stages of it, their best seats there while all others stay, until

@@ -27,7 +27,7 @@ func possible(supply, demand []int, cost [][]int64, limit int64) bool {
 	return t.sendAll(t.sendEverywhere)
 }
 
-// limited forbids the links that cost more than the limit. What the others cost is multiplied by times.
+// limited forbids the links that cost more than the limit. The costs of the others are multiplied by times.
 func limited(cost [][]int64, limit, times int64) [][]int64 {
 	links := make([][]int64, len(cost))
 	for i, row := range cost {
@@ -89,8 +89,8 @@ func (t *flow) sendNearest(sinks []int) (sent bool) {
 	return sent
 }
 
-// sendEverywhere sends along all paths, as far as those before have left them open. What goes along a cheapest path
-// leaves no cheaper way behind, so that this is right too, but among equally cheap ways it takes others.
+// sendEverywhere sends along all paths, as far as those before have left them open. Flow along a cheapest path leaves
+// no cheaper way behind, so that this is right too, but among equally cheap ways it takes others.
 func (t *flow) sendEverywhere(sinks []int) (sent bool) {
 	for _, sink := range sinks {
 		left := t.demand[sink]

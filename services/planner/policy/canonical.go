@@ -214,7 +214,7 @@ func renamed(pipelines []Pipeline, name func(string) string) []Pipeline {
 	return list
 }
 
-// Restored gives a candidate's nodes their names back. Where it keeps the plan in force, it keeps its order too.
+// Restored gives a candidate's nodes their names back. A candidate that keeps the plan in force keeps its order too.
 func (c Canonical) Restored(candidate Candidate) Candidate {
 	name := func(numeral string) string {
 		number, _ := strconv.Atoi(numeral)
@@ -248,8 +248,8 @@ func (c Canonical) Restored(candidate Candidate) Candidate {
 	return candidate
 }
 
-// Same reports whether two situations are equal in all that a policy may look at. What there is much of goes first and
-// quickly; the rest, and whatever a situation may come to hold, is compared in depth.
+// Same reports whether two situations are equal in all that a policy may look at. Large parts are compared first and
+// quickly. The rest, and whatever a situation may come to hold, is compared in depth.
 func (c Canonical) Same(other Canonical) bool {
 	a, b := c.Situation, other.Situation
 	if !slices.EqualFunc(a.Current, b.Current, samePipeline) || !slices.Equal(a.Nodes, b.Nodes) ||

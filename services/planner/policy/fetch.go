@@ -93,10 +93,10 @@ func (f *fetches) hold(holds []estimate.Range) {
 	}
 }
 
-// seconds until all nodes of a plan have what they lack. It is the longest of: what a node fetches over its downlink; what
-// it fetches of the layers that the same nodes hold, over their links to it together; and what all fetch of such layers,
-// over the uplinks of these nodes. The restorer takes no less, and more only where several such sets of layers share
-// holders that are slower than the others. What nobody holds counts as coming over a usual link.
+// seconds until all nodes of a plan have what they lack. It is the longest of: what a node fetches over its downlink; what it fetches of
+// the layers that the same nodes hold, over their links to it together; and what all fetch of such layers, over the uplinks of these nodes.
+// The restorer takes no less, and more only where several such sets of layers share holders that are slower than the others. Layers that
+// nobody holds count as coming over a usual link.
 func (f *fetches) seconds(has map[string]holding, pipelines []Pipeline) float64 {
 	longest, asked := 0.0, make([]int64, len(f.layers)) // by the first layer of those with the same holders
 	for _, pipeline := range pipelines {

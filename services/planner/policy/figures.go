@@ -64,7 +64,7 @@ type holding struct {
 }
 
 // missing is the bytes of a layer that a node must fetch to train it with so many partitions. It fetches all of a layer
-// that it lacks. Of a layer that it has it fetches only the partitions beyond the number it kept before: the restorer
+// that it lacks. It fetches only the partitions beyond the number it kept before if it has the layer: the restorer
 // deals the lists of partitions so that the fewest bytes move, and most nodes keep the partitions they have.
 func (s Situation) missing(held holding, layer, partitions int) int64 {
 	if layer < held.layers.First || layer >= held.layers.End {

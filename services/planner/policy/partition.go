@@ -6,9 +6,9 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-// Where the optimizer state is partitioned (ZeRO stage 1, Rajbhandari et al. 2020), how much of it a pipeline keeps
-// depends on how many pipelines there are. The search knows that; other planning code works on the situation
-// withPipelines.
+// The part of the optimizer state that a pipeline keeps depends on the number of pipelines, if that state is
+// partitioned (ZeRO stage 1, Rajbhandari et al. 2020). The search knows that; other planning code works on the
+// situation withPipelines.
 
 // withPipelines is the situation for a plan of so many pipelines. The pipelines may keep different numbers of
 // partitions; the layers here take what they do in the pipeline that keeps most. A plan of more pipelines takes no more
@@ -95,8 +95,8 @@ func (s Situation) kept(plan []Pipeline) map[string][]int {
 	return kept
 }
 
-// keeping is the situation in which a pipeline keeps at most so many partitions; zero: all. What a layer takes is what
-// the largest so many of its partitions do.
+// keeping is the situation in which a pipeline keeps at most so many partitions; zero: all. A layer takes as much as so
+// many of its largest partitions do.
 func (s Situation) keeping(partitions int) Situation {
 	if partitions == s.KeptPartitions || s.Partitions == 0 {
 		return s

@@ -261,8 +261,8 @@ const worthMoving = 0.03
 // machine moved 3.8 to 16.5 MiB in five changes, and 7.4 to 7.7 with this.
 const worthMovingMore = 0.01
 
-// worthUnsettling is the same where nothing but measurements changed since the plan in force was made. Of 210 plans of equal links,
-// each probed up to four times more and off by up to half each time, one would change for 6.7 %, and none does (tests/bench/planner).
+// worthUnsettling is the same where nothing but measurements changed since the plan in force was made. One of 210 plans of equal links,
+// each probed up to four times more and off by up to half each time, would change for 6.7 %, and none does (tests/bench/planner).
 const worthUnsettling = 0.08
 
 // preferStaying moves one candidate to the front: among those about as good as the first, the one with the shortest

@@ -15,9 +15,9 @@ var anew = Policy{Name: "repipeline", Propose: repipeline}
 // repipeline plans anew for the nodes there are: how many pipelines, how long, which layers where, how many
 // micro-batches for whom (Chameleon IV-C), and who sits where. One candidate for each data-parallel degree.
 //
-// The search takes nodes and links as alike and is exact then. Where they are not, it is asked several times: for all
-// nodes with the smallest memory, and for all or for the better ones with a larger memory or speed; and splits by what
-// each node can hold and train come beside. The figures of a candidate are always those of its own nodes and links.
+// The search takes nodes and links as alike and is exact then. It is asked several times if they are not: for all nodes
+// with the smallest memory, and for all or for the better ones with a larger memory or speed. Splits by what each node
+// can hold and train come beside. The figures of a candidate are always those of its own nodes and links.
 func repipeline(s Situation) ([]Candidate, error) {
 	candidates, err := s.searched()
 	candidates = append(candidates, s.fewer()...)
@@ -93,9 +93,9 @@ func (s Situation) searched() ([]Candidate, error) {
 	return append(candidates, s.uneven(t.known)...), refused
 }
 
-// found is the fastest plans for a choice: of several data-parallel degrees, or where how many partitions a pipeline keeps
-// depends on that. It looks for none that cannot beat the fastest step there is, were all nodes as fast as the best of
-// the choice. Of many unequal nodes plans of other degrees take longer to seat than they are likely to be worth.
+// found is the fastest plans for a choice: of several data-parallel degrees, or where how many partitions a pipeline keeps depends on that.
+// It looks for none that cannot beat the fastest step there is, were all nodes as fast as the best of the choice. Plans of other degrees
+// take longer to seat than they are likely to be worth, if there are many unequal nodes.
 func (s Situation) found(choice choice, several bool, fastest float64) (search.Result, error) {
 	problem := s.problem(len(choice.nodes), choice.memory, s.MinReplicas)
 	slowest, best := s.speed(choice.nodes[len(choice.nodes)-1]), s.speed(choice.nodes[0])

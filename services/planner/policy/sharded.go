@@ -90,8 +90,8 @@ func (s Situation) shards(count int) []estimate.Range {
 }
 
 // groupSeconds is the time of a group's part of a step. Its nodes compute at the pace of the slowest. Meanwhile the
-// parameters are gathered, for the forward and again for the backward pass, and the gradients scattered, around a
-// ring of the group's links. What takes longer counts.
+// parameters are gathered, for the forward and again for the backward pass, and the gradients scattered, around a ring
+// of the group's links. The longer of the two counts.
 func (s Situation) groupSeconds(w wires, p Pipeline) float64 {
 	count, slowest, rate := float64(len(p.Stages)), math.Inf(1), s.Network.BytesPerSecond
 	for st, stage := range p.Stages {

@@ -22,8 +22,8 @@ func (p Policy) Wait(s Situation) []Candidate {
 	}}
 }
 
-// score is the samples a second that a candidate is expected to deliver until the next failure. Where the lost nodes
-// are expected back before, the plan in force may be taken up again then.
+// score is the samples a second that a candidate is expected to deliver until the next failure. The plan in force may
+// be taken up again if the lost nodes are expected back before that.
 func (s Situation) score(c Candidate) float64 {
 	if !s.mayReturn() {
 		return s.meanwhile(c) +

@@ -8,7 +8,7 @@ import (
 
 // OptimalBatches distributes the total so that the slowest pipeline is as fast as possible, at least one micro-batch
 // each. seconds(j, b) is pipeline j's time for b micro-batches and must not fall with b; each micro-batch then goes
-// where it ends earliest. Where times grow about evenly, a few calls for each pipeline are enough; O(total) calls
+// where it ends earliest. A few calls for each pipeline are enough if times grow about evenly; O(total) calls
 // otherwise, and O(total log pipelines) time.
 func OptimalBatches(total, pipelines int, seconds func(pipeline, microBatches int) float64) []int {
 	if some := nearlyAll(total, pipelines, seconds); some != nil {

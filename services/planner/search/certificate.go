@@ -114,8 +114,8 @@ func roundedUp(limit float64) float64 {
 	return math.Ldexp(math.Ceil(fraction*2048)/2048, exponent)
 }
 
-// explain says which limit excluded everything, after the plain counts were found in order. What it says of memory is
-// of the widest plans.
+// explain says which limit excluded everything, after the plain counts were found in order. Its words on memory are
+// about the widest plans.
 func (s *searcher) explain() error {
 	shortest := s.PipelineLength.Least
 	for shortest <= s.PipelineLength.Most && s.inMemory[shortest] == 0 {

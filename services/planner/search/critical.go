@@ -28,7 +28,7 @@ const (
 	mostStages = 1 << 20
 )
 
-// keep makes a path known. Where there are too many, all others are forgotten: they only save time.
+// keep makes a path known. All others are forgotten if there are too many: they only save time.
 func (p *paths) keep(key [2]int, path estimate.Path, most int) {
 	if p.stages += key[0]; p.stages > mostStages || p.known == nil {
 		p.known, p.stages = map[[2]int][]estimate.Path{}, key[0]

@@ -48,8 +48,8 @@ type line struct {
 	spare       int // what it takes beyond the need, times (long - short)
 }
 
-// pairs tries every two sizes around the mean, with a third for what is left over. Where none is enough, it returns
-// the best fractional mix instead, or nil where even that is not enough, so that no mix is.
+// pairs tries every two sizes around the mean, with a third for what is left over. It returns the best fractional mix
+// instead if none is enough, or nil if even that is not enough, so that no mix is.
 func pairs(capacity []int, pipelines, size, need int) (counts []int, best *line) {
 	for short := 0; short*pipelines <= size; short++ {
 		for long := len(capacity) - 1; long > short && long*pipelines >= size; long-- {
@@ -125,8 +125,8 @@ func (t table) at(size int) int {
 }
 
 // window is the range of totals to know for k slots. A set of k whose total is within r of k times the mean can be cut
-// in two, exchanging one member at a time, so that a part is within d/2 of its share of the total, hence within
-// d/2 + 2r/3 of its own mean (2/3: two of three), d being the largest size. That is at most r where r = 3d/2.
+// in two, exchanging one member at a time, so that a part is within d/2 of its share of the total, hence within d/2 +
+// 2r/3 of its own mean (2/3: two of three), d being the largest size. This is at most r if r = 3d/2.
 func (h *halving) window(k int) (first, last int) {
 	r := 3*(len(h.capacity)-1)/2 + 1
 	mean := k * h.size / h.pipelines

@@ -75,7 +75,7 @@ func largestInt(low, high int, holds func(int) bool) int {
 	return low
 }
 
-// search has the oracle answer roughly from now on, or exactly. What was settled roughly is no exact capacity.
+// search has the oracle answer roughly from now on, or exactly. A capacity that was settled roughly is not exact.
 func (o *oracle) search(roughly bool) {
 	if o.roughly != roughly {
 		clear(o.known)

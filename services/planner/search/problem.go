@@ -3,7 +3,7 @@
 // over all mixes of lengths, all distributions of the batch and all contiguous splits, because equal pipelines are
 // interchangeable and a plan is therefore only a count per length.
 //
-// Nodes are alike here: same speed, same memory, same links. Who sits where is place's question.
+// Nodes are alike here: same speed, same memory, same links. Package place decides who sits where.
 package search
 
 import (

@@ -17,8 +17,8 @@ import (
 // It returns ErrInfeasible, wrapped with the limit that excluded everything, or an error that names the bad field.
 func Best(problem Problem) (Result, error) { return Find(problem, Weighed) }
 
-// Fastest is Best without the plans of other data-parallel degrees, which take most of its time. Where plans of two
-// degrees are equally fast, either may be the answer.
+// Fastest is Best without the plans of other data-parallel degrees, which take most of its time. Either plan may be the
+// answer if plans of two degrees are equally fast.
 func Fastest(problem Problem) (Result, error) { return Find(problem, 1) }
 
 // Find is Best with at most so many plans, of as many data-parallel degrees.
@@ -165,8 +165,8 @@ func (s *searcher) longestFirst(degrees []degree) []degree {
 }
 
 // fastest is the fastest mix of one degree with its all-reduces, or one about within tolerance of it, if it is faster
-// than the cutoff. First the pipelines alone decide. Whatever is better than that has less to reduce in its fullest
-// stage, by as much as the pipelines cannot become faster, and so on, until they cannot make up for it.
+// than the cutoff. First the pipelines alone decide. Any better mix has less to reduce in its fullest stage, by as much
+// as the pipelines cannot become faster, and so on, until they cannot make up for it.
 func (s *searcher) fastest(d degree, cutoff, tolerance float64) (best lengthMix, ok bool) {
 	for most := int64(noLimit); ; {
 		at := s.under(most)

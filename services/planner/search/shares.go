@@ -6,8 +6,8 @@ import (
 	"github.com/reknit/reknit/services/planner/estimate"
 )
 
-// Share is what the layers are in plans of at most so many pipelines. Where the optimizer state is partitioned (ZeRO
-// stage 1, Rajbhandari et al. 2020), the fewer pipelines there are, the more of it each keeps.
+// Share is what the layers are in plans of at most so many pipelines. Each pipeline keeps more of the optimizer state
+// the fewer pipelines there are, if that state is partitioned (ZeRO stage 1, Rajbhandari et al. 2020).
 type Share struct {
 	Pipelines int
 	Layers    []estimate.Layer

@@ -220,11 +220,11 @@ const (
 	gaveUp
 )
 
-// effort is how many splits a search evaluates, and a hundredth of how many cuts it looks at, before it gives up. Where
-// the problem leaves few lengths and degrees to choose from, each search may take longer. Of 1,203 searches for seven
-// problems (31 to 2,048 nodes, 64 to 16,384 micro-batches, 32 unequal layers) 12 came to the limit, and none of them
-// mattered for the answer, which was proven best in all seven. Where the all-reduce counts, one of three came to the limit
-// (100 to 2,048 nodes, 32 equal layers), and had taken three quarters of the time: see halved.
+// effort is how many splits a search evaluates, and a hundredth of how many cuts it looks at, before it gives up. Each search may take
+// longer if the problem leaves few lengths and degrees to choose from. Twelve of 1,203 searches for seven problems (31 to 2,048 nodes, 64
+// to 16,384 micro-batches, 32 unequal layers) came to the limit. None of them mattered for the answer, which was proven best in all seven.
+// One search of three came to the limit if the all-reduce counts (100 to 2,048 nodes, 32 equal layers). These had taken three quarters of
+// the time: see halved.
 func effort(lengths, degrees Limits) int {
 	return 200 * max(1, 100/((lengths.Most-lengths.Least+1)*(degrees.Most-degrees.Least+1)))
 }

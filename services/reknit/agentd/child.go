@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// child is a process that the agent started. What that started ends with it.
+// child is a process that the agent started. Processes that the child starts end with it.
 type child struct {
 	command *exec.Cmd
 	ended   chan end // one

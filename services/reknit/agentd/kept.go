@@ -38,8 +38,7 @@ func (s *standIn) keptFrom(ctx context.Context) (generation uint64, err error) {
 	return before.Generation, nil
 }
 
-// readPlan reads the newest plan of a generation, or of all, and whether it has a place for this node. Where there is none
-// the plan is empty.
+// readPlan reads the newest plan of a generation, or of all, and whether it has a place for this node. The plan is empty if there is none.
 func (s *standIn) readPlan(ctx context.Context, b *bus.Bus, generation string) (plan events.Plan, placed bool, err error) {
 	event, found, err := b.LastEvent(ctx, events.PlanStream, events.PlanSubject(s.config.Cluster, generation))
 	if err != nil || !found {

@@ -64,7 +64,7 @@ const (
 	longestTail = 23 // bytes of the end of a long name: it tells pods of one job apart, and the beginning the jobs
 )
 
-// wordOf returns an id for each host name. What an id cannot have becomes a dash, and a long name keeps its beginning and its
+// wordOf returns an id for each host name. Characters that an id cannot have become dashes, and a long name keeps its beginning and its
 // end. Both would make equal what is not: where a name is changed otherwise than by dots, a digest of it tells it from others.
 func wordOf(host string) string {
 	word := strings.Map(func(r rune) rune {

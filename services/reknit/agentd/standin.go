@@ -70,8 +70,8 @@ const (
 	tellAgain   = 5 * time.Second // a value: the hub, started again, has forgotten it
 	portKey     = "port"
 	memoryBytes = 1 << 20 // what the stand-in says that it may use
-	// farAhead is more steps than nodes complete under one plan. Who claims that the state at such a step is the same as
-	// ever tells the truth, and nobody is waited for who might know of a newer one.
+	// farAhead is more steps than nodes complete under one plan. A node that claims that the state at such a step is the same as ever tells
+	// the truth. Nobody is waited for who might know of a newer step.
 	farAhead = 1 << 32
 )
 

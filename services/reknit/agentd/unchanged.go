@@ -210,7 +210,7 @@ func (u *unchanged) end(exit end) error {
 	return nil
 }
 
-// ask has the node leave the cluster. Who is asked again or is alone ends at once.
+// ask has the node leave the cluster. A node that is asked again or is alone ends at once.
 func (u *unchanged) ask(signal os.Signal) error {
 	if u.hurried = u.deadline != nil; u.hurried || len(u.place.crew) < 2 {
 		return errDone

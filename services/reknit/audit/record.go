@@ -56,8 +56,8 @@ type File struct {
 	Data   string `json:"data,omitempty"`   // left out where it is longer than MostFile
 }
 
-// MostData is how many bytes of an event's data are kept with a record, and MostFile of a policy's file, which is recorded where it
-// is another only. Of more the digest is, which is what is signed.
+// MostData is how many bytes of an event's data are kept with a record, and MostFile of a policy's file, which is recorded where it is
+// another only. Longer data are kept as their digest, which is what is signed.
 const (
 	MostData = 4 << 10
 	MostFile = 1 << 20

@@ -15,7 +15,7 @@ import (
 // there, and only the chain is looked at.
 type Speakers map[string]string
 
-// Head is the last record that was verified. Who keeps it sees later whether records behind it were cut off.
+// Head is the last record that was verified. Anybody who keeps it sees later whether records behind it were cut off.
 type Head struct {
 	Number uint64
 	Digest string // of the line

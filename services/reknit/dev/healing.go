@@ -182,7 +182,7 @@ func (s *story) links(names []string, cut bool) [][]string {
 // complete reports whether the job is complete. The mutex is held.
 func (s *story) complete() bool { return s.end != nil }
 
-// completed hears that the job is done. What was under way then needs no healing any more.
+// completed hears that the job is done. Changes that were under way then need no healing any more.
 func (s *story) completed(_ events.Event, end events.JobEnd) {
 	s.end = &end
 	for _, change := range s.open() {

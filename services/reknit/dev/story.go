@@ -156,7 +156,8 @@ func (s *story) requested(event events.Event) error {
 	return nil
 }
 
-// lost notes a failure. That of a node which is in no plan, because it joined or left just then, needs no new one.
+// lost notes a failure. The failure of a node that is in no plan, because it joined or left just then, needs no new
+// plan.
 func (s *story) lost(event events.Event) error {
 	for _, change := range s.changes {
 		if change.Kind != events.ChangeFailure || change.node != event.Subject || s.plan == nil {

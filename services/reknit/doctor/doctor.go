@@ -188,7 +188,8 @@ func (d *doctor) verdict() error {
 	return tell.NotWell{Problems: problems}
 }
 
-// found is a list of one. Where a server says that too few of the others are there, nothing else is to be done.
+// found is a list of one. The only thing to do is to start the servers that are away, if a server says that too few of
+// the others are there.
 func found(state, do, format string, arguments ...any) []Finding {
 	for _, argument := range arguments {
 		if err, is := argument.(error); is && state == wrong && lacksMajority(err) {

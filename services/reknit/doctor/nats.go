@@ -231,7 +231,7 @@ func (d *doctor) cluster(ctx context.Context) []Finding {
 	return found(fine, "", "%s", b.Cluster())
 }
 
-// permissions tries what a node hears. What it says cannot be tried without being heard by others.
+// permissions tries what a node hears. A node's own messages cannot be tried without being heard by others.
 func (d *doctor) permissions(ctx context.Context) (all []Finding) {
 	cluster, node := d.bus.Cluster(), cmp.Or(d.node.Node, "reknit-doctor")
 	subjects := []string{

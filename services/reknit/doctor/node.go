@@ -94,8 +94,8 @@ func dial(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// address has members of the plan dial where the agent of this machine listens, or is to listen. Where none listens yet,
-// the doctor does.
+// address has members of the plan dial where the agent of this machine listens, or is to listen. The doctor listens there if no agent does
+// yet.
 func (d *doctor) address(ctx context.Context) []Finding {
 	if d.kit.API != "" {
 		return found(unseen, "", "nobody but the monitor may have others dial a node: reknit links says what it found")

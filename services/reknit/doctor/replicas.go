@@ -15,7 +15,7 @@ import (
 const takeOut = "look for errors of memory in the logs of these machines, and start the trainer anew where they are: " +
 	"it takes the others' copy"
 
-// replicas looks for copies that differ, of which nobody can tell which is right. Where somebody could, they were mended.
+// replicas looks for copies that differ, of which nobody can tell which is right. They were mended if somebody could tell.
 func (d *doctor) replicas(ctx context.Context) (all []Finding) {
 	rest, err := connect.Resting(ctx, d.bus)
 	switch end := rest.End; {

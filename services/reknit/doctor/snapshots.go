@@ -13,8 +13,8 @@ import (
 const mendTier = "see the logs of the agents (snapshot not written): a disk that is full, read-only or too slow, or keys that a bucket " +
 	"does not take. Until one is complete, training goes back to the last one should all holders of a layer die at once"
 
-// snapshots tells how old the newest complete one of each tier is. Of the step under way only the log tells here: one that was
-// not complete when two behind it were being written is late.
+// snapshots tells how old the newest complete one of each tier is. Only the log tells of the step under way here: a snapshot that was not
+// complete when two behind it were being written is late.
 func (d *doctor) snapshots(ctx context.Context) (all []Finding) {
 	known := overlay.New()
 	kinds := append([]events.Kind{

@@ -103,8 +103,8 @@ func explainNow(ctx context.Context, b *bus.Bus) (why Explanation, err error) {
 	return why, err
 }
 
-// isUnderWay reports whether a change is to bring another plan about. What was so before training was given up is not, once nothing is left
-// of it.
+// isUnderWay reports whether a change is to bring another plan about. A change that was under way before training was given up is not, once
+// nothing is left of it.
 func (e *Explanation) isUnderWay(change changes.Change) bool {
 	switch change.State {
 	case changes.Committed, changes.Working, changes.Stopped:

@@ -168,8 +168,8 @@ func subjects(cluster string) (all []string) {
 	return all
 }
 
-// newsOf returns what an event that was taken says to a person; is tells whether it says anything. What each node says for
-// itself is told once the last one has.
+// newsOf returns what an event that was taken says to a person; is tells whether it says anything. Events that each node says for itself
+// are told once the last node has said its own.
 func newsOf(record *changes.Record, event events.Event) (news News, is bool) {
 	news = News{At: event.Logged, Kind: string(event.Kind), Source: event.Source, Generation: record.Committed() + 1}
 	if event.Kind == events.PlanActivated {

@@ -167,7 +167,7 @@ func (o *Overview) isDeserted() bool {
 // waits reports whether all wait for a plan, and none is possible for those who live.
 func (o *Overview) waits() bool { return o.Change != nil && o.Change.Stops() }
 
-// alone counts the units that one living node alone holds under the plan in force. Who leaves holds them until it has left.
+// alone counts the units that one living node alone holds under the plan in force. A node that leaves holds them until it has left.
 func alone(known *overlay.Overlay, nodes []overlay.Node) (count int) {
 	plan, _ := known.Plan()
 	if plan == nil {

@@ -1,11 +1,10 @@
 // Package permission says what who connects may publish and hear. It follows from the catalogue: who says a row may
 // publish its subject, and nobody else may.
 //
-// Services and streams are in one account of the broker, the control account; the nodes of all institutions, and users,
-// are in another. The server's own answers are the reason: an acknowledgement, or the message that a read returns, goes to
-// whatever subject the asker names for the reply, whether or not he may publish there. In one account a node that may
-// put an object and read it back could store it as a plan (seen with nats-server 2.15.2). What a node asks for is
-// answered in the nodes' account, and no stream listens there.
+// Services and streams are in one account of the broker, the control account; the nodes of all institutions, and users, are in another. The
+// server's own answers are the reason: an acknowledgement, or the message that a read returns, goes to whatever subject the asker names for
+// the reply, whether or not he may publish there. In one account a node that may put an object and read it back could store it as a plan
+// (seen with nats-server 2.15.2). A node's request is answered in the nodes' account, and no stream listens there.
 package permission
 
 import (
@@ -72,8 +71,8 @@ func OfNode(id, cluster, inbox string) Rights {
 	}
 }
 
-// OfLeaf returns the rights of a site's server, through which nodes speak that it has let in: those of any node. Who runs one
-// can hold back and repeat what is said there, and send heartbeats in any node's name, which bear no signature. Probes that
+// OfLeaf returns the rights of a site's server, through which nodes speak that it has let in: those of any node. The operator of such a
+// server can hold back and repeat what is said there, and can send heartbeats in any node's name. Heartbeats bear no signature. Probes that
 // nodes send stay within the site: a probe has a node dial any address.
 func OfLeaf(cluster string) Rights {
 	rights := OfNode("*", cluster, "_INBOX.*")
@@ -82,7 +81,7 @@ func OfLeaf(cluster string) Rights {
 	return rights
 }
 
-// said lists the subjects of what a speaker says. Of itself and of services it says what names it.
+// said lists the subjects of what a speaker says. Its events about itself and about services name the speaker.
 func said(speaker, cluster, id string) []string {
 	var subjects []string
 	for _, row := range events.Catalogue {

@@ -21,9 +21,9 @@ type measured struct {
 	paces    profile.Paces             // of the plan in force
 }
 
-// takeMeasured reads what was measured after a position of the log, at which a plan was requested: nothing else changes what a
-// planner must know without a request of its own. What layers take is the median of the last nodes' words, many of them older, and
-// so are the words on the pace of a plan whose successor was asked for and is not committed: the log keeps 256 of each node.
+// takeMeasured reads what was measured after a position of the log, at which a plan was requested: nothing else changes what a planner must
+// know without a request of its own. The cost of layers is the median of the last nodes' words, many of them older. So are the words on the
+// pace of a plan whose successor was asked for and is not committed: the log keeps 256 of each node.
 func (q *Question) takeMeasured(ctx context.Context, b *bus.Bus, after uint64) error {
 	if err := connect.Read(ctx, b, []events.Kind{events.LinkMeasured}, connect.Span{After: after}, q.takeLink); err != nil {
 		return err
@@ -58,7 +58,7 @@ func declaredJob(ctx context.Context, b *bus.Bus, request *events.PlanRequest) (
 	return join.Job, nil
 }
 
-// takeLink notes how good a link is. What does not decode is the log's to refuse, not ours.
+// takeLink notes how good a link is. An event that does not decode is the log's to refuse, not ours.
 func (q *Question) takeLink(event events.Event) {
 	measured, err := events.Open[events.Measurement](event)
 	if err != nil {
@@ -74,7 +74,7 @@ func (q *Question) takeLink(event events.Event) {
 	q.Request.Links[at].Measurement = measured
 }
 
-// take notes what a node tells. What a step takes counts of those who tell it of the plan in force, as for the negotiator.
+// take notes what a node tells. The time of a step counts from those nodes that tell it of the plan in force, as for the negotiator.
 func (m *measured) take(request *events.PlanRequest, event events.Event) {
 	if pace, err := events.Open[events.Pace](event); err == nil && event.Kind == events.PlanMeasured {
 		if plan := request.Current; plan != nil && pace.Generation == plan.Generation && plan.Paced(pace.Node) {

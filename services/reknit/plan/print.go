@@ -238,9 +238,9 @@ func rounds(w io.Writer, plan events.Plan) {
 	table.Flush()
 }
 
-// Candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. That of the
-// plan taken is known better by now, and stands in the heading.
-// Where nothing was measured, they have no seconds.
+// Candidates are told with the transitions that were weighed: of the slowest fetch at the usual bandwidth. The
+// transition of the plan taken is known better by now, and stands in the heading. Candidates have no seconds if nothing
+// was measured.
 func Candidates(w io.Writer, considered []events.Candidate, unmeasured bool) {
 	fmt.Fprintln(w, "\nCandidates, best first (predicted; transitions at the usual bandwidth, samples/s with them)")
 	table := tell.Table(w)

@@ -12,7 +12,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
-// What the planner assumes where its environment does not say otherwise.
+// The planner assumes these values if its environment does not say otherwise.
 const (
 	usualMinReplicas = 2
 	usualSwitchTime  = 50 * time.Millisecond

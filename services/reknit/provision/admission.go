@@ -29,8 +29,8 @@ type AdmissionOptions struct {
 	Sign    []string // institutions whose keys sign; default all that are here
 }
 
-// Admission writes the policy that lists all nodes of the installation, and signs it. Where the file has the same policy,
-// other institutions' signatures stay: each may sign where its key is.
+// Admission writes the policy that lists all nodes of the installation, and signs it. Other institutions' signatures stay if the file has
+// the same policy: each may sign where its key is.
 func Admission(o AdmissionOptions) error {
 	o.Cluster = cmp.Or(o.Cluster, "default")
 	switch {

@@ -54,8 +54,8 @@ func (i *installation) accountTokens() (map[string]string, error) {
 	return i.signed(i.systemAccount(), i.controlAccount(), nodes)
 }
 
-// leafTokens returns those that the server of a site has. What crosses from the nodes' account into another does so where
-// the log is, and what a node asks for is answered there alone.
+// leafTokens returns those that the server of a site has. Messages cross from the nodes' account into another where the log is, and a
+// node's requests are answered there alone.
 func (i *installation) leafTokens() (map[string]string, error) {
 	nodes, err := i.nodesAccount()
 	if err != nil {
@@ -105,8 +105,8 @@ func (i *installation) controlAccount() *jwt.AccountClaims {
 	return claims
 }
 
-// nodesAccount is that of all nodes, before anything crosses into another account. Who holds an institution's signing key
-// can enrol nodes with it, and no node of another's, whose key it lacks.
+// nodesAccount is that of all nodes, before anything crosses into another account. The holder of an institution's signing key can enrol
+// nodes with it. It can enrol no node of another institution, whose key it lacks.
 func (i *installation) nodesAccount() (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(public(i.nodes))
 	claims.Name, claims.Limits.Payload = "nodes", mostMessage
@@ -157,7 +157,7 @@ func imported(crossing permission.Crossing, from nkeys.KeyPair) *jwt.Import {
 	}
 }
 
-// userToken returns the token of who connects. That of a node bears no rights of its own: they are those of the signing
+// userToken returns the token of who connects. A node's token bears no rights of its own: they are those of the signing
 // key.
 func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, error) {
 	claims := jwt.NewUserClaims(public(key))

@@ -95,7 +95,7 @@ func readRevoked(file string) (map[string]int64, error) {
 	return revoked, nil
 }
 
-// end notes that a key is no good any more. That is for ever: who comes back has another.
+// end notes that a key is no good any more. The revocation is for ever: anybody who comes back has another key.
 func (i *installation) end(key string) error {
 	i.revoked[key] = time.Now().Unix()
 	data, err := json.MarshalIndent(i.revoked, "", "  ")

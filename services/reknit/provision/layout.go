@@ -18,7 +18,7 @@ const (
 	leafPort  = "7422" // for the servers of sites
 )
 
-// layout is what an installation consists of. What a run of Security does not say stays as it was.
+// layout is what an installation consists of. Settings that a run of Security does not name stay as they were.
 type layout struct {
 	Cluster string   `json:"cluster"`
 	Port    int      `json:"port"`

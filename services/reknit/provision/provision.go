@@ -1,8 +1,8 @@
 // Package provision makes the identities of a secured installation: keys and tokens of its operator, its accounts, each
 // service, each institution and each node; a kit for everybody who connects; and the configuration of the NATS server.
 //
-// It is run where the operator's keys are kept, and again whenever somebody comes or goes. What there is stays: a kit is
-// written anew with the key that it had, and a token and a certificate that are as good as new.
+// It is run where the operator's keys are kept, and again whenever somebody comes or goes. Everything that exists stays: a kit is written
+// anew with the key that it had, and a token and a certificate that are as good as new.
 package provision
 
 import (

@@ -111,7 +111,7 @@ func writeCertificate(by *authority, folder, prefix, name string, hosts []string
 	return nil
 }
 
-// Push gives a running server the accounts' tokens that Security wrote. Who was revoked is disconnected when it returns.
+// Push gives a running server the accounts' tokens that Security wrote. Revoked users are disconnected when Push returns.
 func Push(ctx context.Context, dir, url string) error {
 	data, err := os.ReadFile(filepath.Join(dir, operatorFolder, "accounts.json"))
 	if err != nil {

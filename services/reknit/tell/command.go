@@ -22,8 +22,8 @@ type NotWell struct{ Problems []string }
 
 func (n NotWell) Error() string { return Line("not well: " + strings.Join(n.Problems, "; ")) }
 
-// Command completes a command: whatever is wrong with its line is a UsageError, and is told by whoever ends the process.
-// What it writes is printable. Without an Args of its own it takes flags only. A shell offers files where its Use says FILE.
+// Command completes a command: whatever is wrong with its line is a UsageError, and is told by whoever ends the process. Its output is
+// printable. Without an Args of its own it takes flags only. A shell offers files where its Use says FILE.
 func Command(c *cobra.Command) *cobra.Command {
 	c.SilenceErrors, c.SilenceUsage = true, true
 	c.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })

@@ -250,8 +250,8 @@ func (c *comparison) forget(unit int, step uint64) {
 	}
 }
 
-// judge reports whether the holders of a unit that have spoken differ. Who differs from the majority is in the minority. Nobody can
-// tell who is right where there is none, nor where the majority may be copies of one that went astray.
+// judge reports whether the holders of a unit that have spoken differ. A holder that differs from the majority is in the minority. Nobody
+// can tell who is right if there is no majority, or if the majority may be copies of one that went astray.
 func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*events.Divergence, bool) {
 	d := &events.Divergence{Generation: c.Generation, Step: step, Unit: unit}
 	if unit >= c.Copies {

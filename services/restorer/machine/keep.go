@@ -36,7 +36,7 @@ type openSnapshot struct {
 }
 
 const (
-	// mostOpen bounds what is remembered of a tier. Where more are open the one is forgotten that lacks most.
+	// mostOpen bounds what is remembered of a tier. The one that lacks most is forgotten if more are open.
 	mostOpen = 16
 	// overdueAfter is how many later snapshots have parts before the units that are missing are told.
 	overdueAfter = 2
@@ -89,8 +89,9 @@ func (m *Machine) completed(at int, part events.SnapshotPart) {
 	}
 }
 
-// withdraws lets a node remove its part of a snapshot, unless that is the newest complete one of its tier, as the node hears by itself. Of
-// one that is not complete the part counts no more: its units are missing until they are written again, be some another node's, too.
+// withdraws lets a node remove its part of a snapshot, unless that is the newest complete one of its tier, as the node hears by itself. The
+// part of an incomplete snapshot counts no more: its units are missing until they are written again, even those that are another node's,
+// too.
 func (m *Machine) withdraws(cause events.Event, part events.SnapshotPart) []events.Event {
 	if m.state.Newest[part.Tier] == (named{part.Step, part.Plan}) {
 		return nil
@@ -112,7 +113,8 @@ func (k *keeping) tier(name string) *kept {
 	return k.Tiers[name]
 }
 
-// note takes units of a snapshot, and reports whether it has all. What is older than a complete one nobody waits for.
+// note takes units of a snapshot, and reports whether it has all. Nobody waits for a snapshot that is older than a
+// complete one.
 func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) {
 	at, found := slices.BinarySearchFunc(t.Open, step, func(open openSnapshot, step uint64) int {
 		return int(min(max(int64(open.Step)-int64(step), -1), 1))

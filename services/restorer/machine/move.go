@@ -188,8 +188,8 @@ func (r *restoration) spareTheHub(fetch *replicate.Fetch, names []string) {
 	}
 }
 
-// spareDoubts takes away the ways on which units did not arrive as they were offered, where a node can have all from others. Where
-// it cannot, it takes each from one holder alone, with which that happened least often: so it is known whose they were.
+// spareDoubts takes away the ways on which units did not arrive as they were offered, where a node can have all from others. A node that
+// cannot takes each unit from one holder alone, the one with which that happened least often: so it is known whose units they were.
 func (r *restoration) spareDoubts(fetch *replicate.Fetch, names []string) {
 	index := make(map[string]int, len(names))
 	for i, name := range names {

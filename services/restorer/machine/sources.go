@@ -10,8 +10,8 @@ import (
 )
 
 // Each giver of a unit says one offer, which all nodes hear, and of which the log keeps the newest 256 of that unit
-// (events.EventStream). Where all of a thousand holders of four layers gave their part, a node that joined brought 576
-// offers, and as many to each of the thousand.
+// (events.EventStream). A node that joined brought 576 offers if all of a thousand holders of four layers gave their
+// part, and as many to each of the thousand.
 const (
 	// leastSources is from how many nodes one fetches what the same nodes hold, and from more where their links do not fill
 	// its downlink.

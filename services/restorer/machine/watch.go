@@ -87,9 +87,9 @@ func (w *watch) note(said events.Offer) *blame {
 	return w.disagreement(said)
 }
 
-// disagreement blames a giver whose offer is not that of more than half of a unit's givers. Where none has as many, nobody
-// can tell who is right, and all are doubted: each receiver takes the unit from one of them alone next, and then sees whether
-// that one gives what it offers.
+// disagreement blames a giver whose offer is not that of more than half of a unit's givers. Nobody can tell who is right if no offer has as
+// many, and all givers are doubted: each receiver takes the unit from one of them alone next, and then sees whether that one gives what it
+// offers.
 func (w *watch) disagreement(last events.Offer) *blame {
 	offers, count := w.Offers[last.Unit], map[offer]int{}
 	for _, told := range offers {
@@ -204,7 +204,7 @@ func (w *watch) behind() *blame {
 	return nil
 }
 
-// fail says that the transfer cannot end well. Whoever is blamed again and again is given up by the negotiator.
+// fail says that the transfer cannot end well. The negotiator gives up a node that is blamed again and again.
 func (m *Machine) fail(cause events.Event, blame blame) []events.Event {
 	negotiation := m.state.Watch.Negotiation
 	m.state.Watch = nil

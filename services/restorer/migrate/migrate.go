@@ -1,9 +1,9 @@
 // Package migrate decides who becomes whom: which survivor takes which place of the next plan, so that as little as
 // possible has to be fetched (Chameleon, weight migration in section IV).
 //
-// What matters is only what a node holds and what a place needs. Survivors that hold the same are one kind, places that
-// need the same are one kind, and between kinds it is a small transportation problem whose size does not grow with the
-// cluster.
+// The only things that matter are what a node holds and what a place needs. Survivors that hold the same are one kind,
+// places that need the same are one kind, and between kinds it is a small transportation problem whose size does not
+// grow with the cluster.
 package migrate
 
 import (

@@ -37,9 +37,8 @@ func transportLeastLargest(cost [][]int64, supply, demand []int) (flow [][]int, 
 	return t.flow, t.run()
 }
 
-// transporter is a flow from kinds of rows to kinds of columns. Where the sum of costs counts, prices prove it
-// cheapest: cost less both prices is never negative, and zero where flow runs. Where the largest cost counts, there are
-// none.
+// transporter is a flow from kinds of rows to kinds of columns. Prices prove it cheapest if the sum of costs counts:
+// cost less both prices is never negative, and zero where flow runs. There are no prices if the largest cost counts.
 type transporter struct {
 	cost                    [][]int64
 	largest                 bool  // counts, and not the sum

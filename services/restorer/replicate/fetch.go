@@ -48,11 +48,11 @@ type Fetched struct {
 	Seconds float64    // when all nodes send and receive at their rates, from their starts on
 }
 
-// PlanFetch divides every need among the holders so that all are served as soon as possible. No division into whole
-// shards is faster when the short last shard of a layer counts as a whole one; with shards of one byte it is within a
-// byte of the linear program of flows out of, into and between nodes. Where the slowest part leaves the choice, the
-// rest is spread evenly over its holders too, so that nobody sends faster than necessary while others train. Receivers
-// do not relay. For one receiver this is problem P4 of Chaos: the level up to which the links fill, each from its start on.
+// PlanFetch divides every need among the holders so that all are served as soon as possible. No division into whole shards is faster when
+// the short last shard of a layer counts as a whole one; with shards of one byte it is within a byte of the linear program of flows out of,
+// into and between nodes. The rest is spread evenly over its holders too, if the slowest part leaves the choice, so that nobody sends
+// faster than necessary while others train. Receivers do not relay. For one receiver this is problem P4 of Chaos: the level up to which the
+// links fill, each from its start on.
 //
 // It finds the time by a discrete Newton iteration on least cuts: each maximum flow that falls short names the nodes
 // that are too slow for the needs that depend on them. A handful of flows for each group of nodes that ends at a time

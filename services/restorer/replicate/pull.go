@@ -8,8 +8,8 @@ import "math"
 // where nobody can send a group.
 //
 // It is the optimum of the linear program: the worst, over all sets of groups, of their bytes over the rates of who
-// holds any of them. Where each group alone fills the downlink, that is found in as many steps as groups and senders
-// have pairs; otherwise by a Newton iteration on least cuts, at most one maximum flow for each group.
+// holds any of them. The optimum is found in as many steps as groups and senders have pairs if each group alone fills
+// the downlink. Otherwise a Newton iteration on least cuts finds it, with at most one maximum flow for each group.
 func PullSeconds(groupBytes []int64, senders [][]int, bytesPerSecond []float64, downlink float64) float64 {
 	total, slowest, fills := int64(0), 0.0, true
 	for g, bytes := range groupBytes {

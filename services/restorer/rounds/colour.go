@@ -12,9 +12,9 @@ type Colouring struct {
 
 // Colour puts items, of which each device has some (ascending), into rounds that wait for their heaviest item, so that
 // the rounds take as little together as possible: the least sum of round maxima. With equal weights those are the
-// fewest rounds. That is hard even where every device has neighbouring items: the DSATUR heuristic (Brélaz 1979) goes
-// first, and branch and bound goes on until the result is proved optimal, by a clique as heavy or by trying all, or
-// until it has looked at effort items. It is proved for a dozen items; ten million items take 0.1 s.
+// fewest rounds. The problem is hard even if every device has neighbouring items. The DSATUR heuristic (Brélaz 1979)
+// goes first, and branch and bound goes on until the result is proved optimal, by a clique as heavy or by trying all,
+// or until it has looked at effort items. It is proved for a dozen items; ten million items take 0.1 s.
 //
 // It fails when a weight is negative, or the items of a device are out of order or bounds.
 func Colour(weights []int64, devices [][]int, effort int) (Colouring, error) {

@@ -18,7 +18,7 @@ const (
 
 // MarshalChange returns what the step that brought a layer, or a partition of its optimizer state, to this one did to
 // it: a header, then the wire form of the sums, which are of the whole global batch. The learning rate is the one in
-// force, a plan's scale included. Of parameters alone the change is their own canonical bytes: the sums do not tell it
+// force, a plan's scale included. The change of parameters alone is their own canonical bytes: the sums do not tell it
 // without the moments.
 func MarshalChange(layer, step int, learningRate float64, sums *gradient.Accumulator) []byte {
 	encoded := make([]byte, 0, changeHeaderBytes+4*len(sums.Sums)) // about; it grows

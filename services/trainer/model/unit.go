@@ -1,7 +1,7 @@
 package model
 
-// A Layer is a unit of the state. Where the optimizer state stays whole, unit l is layer l. Where it is cut into Z
-// partitions (ZeRO stage 1), unit l is the parameters of layer l, and unit (1+z)*L + l of a model of L layers is the
+// A Layer is a unit of the state. Unit l is layer l if the optimizer state stays whole. Unit l is the parameters of
+// layer l if that state is cut into Z partitions (ZeRO stage 1). Unit (1+z)*L + l of a model of L layers is then the
 // moments of the zth of Z even runs of them. Adam treats every parameter alike, so the bits do not depend on the cut.
 
 // mostPartitions is what the cluster allows (events.MostPartitions).

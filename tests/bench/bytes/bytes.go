@@ -20,7 +20,7 @@ import (
 	"github.com/reknit/reknit/tests/nodes"
 )
 
-// What the bytes path must reach of the client library. A writer of our own has to be so much faster to be there at all; a
+// The bytes path must reach these shares of the client library's speed. A writer of our own has to be so much faster to be there at all; a
 // reader of our own is there because the library's needs rights that a reader must not have.
 const (
 	leastOfLibrary = 0.9
@@ -115,7 +115,7 @@ func (b *bench) open(ctx context.Context) (err error) {
 	return err
 }
 
-// groups is what is measured. Of parts that lie in the bucket already a reader may have 64 MiB there.
+// groups is what is measured. A reader may have 64 MiB of those parts that lie in the bucket already.
 func (b *bench) groups() []group {
 	groups := []group{
 		{"give", leastOfLibrary, []*way{

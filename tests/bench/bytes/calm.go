@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// calm waits until the machine is idle, for a while. Where that cannot be told it does not wait.
+// calm waits until the machine is idle, for a while. It does not wait if that cannot be told.
 func calm(ctx context.Context) {
 	const (
 		idleShare = 0.9

@@ -27,8 +27,8 @@ const calm = 20 * time.Minute
 // sampleEvery is how often sizes are looked at.
 const sampleEvery = time.Hour
 
-// judged events of the log are kept and judged with tests/invariants; there are millions of a thousand nodes. What follows
-// is checked as it is stored, and as it is trained.
+// judged events of the log are kept and judged with tests/invariants; there are millions of a thousand nodes. Later events are checked as
+// they are stored, and as they are trained.
 const judged = 60_000
 
 // course is one run, and what was seen of it.
@@ -107,7 +107,7 @@ type deed struct {
 	do func()
 }
 
-// schedule returns all that happens to nodes, in its order. Who is struck is chosen when it happens.
+// schedule returns all that happens to nodes, in its order. The victim is chosen when the failure happens.
 func (c *course) schedule() []deed {
 	var due []deed
 	for _, f := range failures(c.random, c.nodes, c.perDay, c.long) {

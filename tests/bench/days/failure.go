@@ -18,7 +18,7 @@ type kind struct {
 }
 
 // kinds are the failures of a node. A host that vanishes is silent to everybody, and another takes its place under a
-// name of its own. Of a trainer that hangs its own agent makes an end, and starts another.
+// name of its own. A trainer that hangs is ended by its own agent, which starts another.
 var kinds = []kind{
 	{"killed", 0.4, []string{"kill NODE"}, []string{"start NODE"}, true},
 	{

@@ -136,8 +136,8 @@ const (
 
 func (t trend) grows() bool { return t.slope-chance*t.error > growth*t.mean }
 
-// settled returns the samples of the second half of the run: what grows without a bound does so there, too. What the monitor
-// remembers of a thousand nodes fills for three days.
+// settled returns the samples of the second half of the run: what grows without a bound does so there, too. The monitor's memory of a
+// thousand nodes fills for three days.
 func (c *course) settled() []sample {
 	from := c.long.Hours() / 24 / 2
 	return slices.DeleteFunc(slices.Clone(c.samples), func(s sample) bool { return s.days < from })

@@ -12,8 +12,8 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// rates runs one cluster at several rates of failures and tells for which share of the time training went on, beside the
-// least that is promised (services/negotiator). What a failure costs is measured at the first rate, which is to be low.
+// rates runs one cluster at several rates of failures and tells for which share of the time training went on, beside the least that is
+// promised (services/negotiator). The cost of a failure is measured at the first rate, which is to be low.
 func rates(ctx context.Context, nodes int, perDay []float64, long time.Duration, seed uint64, to io.Writer) (faults []string) {
 	out := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "failures a node and day\tfailures\tone each\twhat one costs\ttraining went on\tpromised, no other change\tpromised\t")

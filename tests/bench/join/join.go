@@ -149,7 +149,7 @@ type course struct {
 }
 
 // course tells how a trainer came to a plan. In its own steps' time it has come so far; on the clock of the hub it is
-// late by what it spent between steps. Of several steps the one that was heard soonest tells how late.
+// late by what it spent between steps. The step that was heard soonest tells how late it is.
 func (s *story) course(node string, plan events.Plan) (course, error) {
 	began, ok := s.began[node][plan.Generation]
 	if !ok {

@@ -25,7 +25,7 @@ func (s *scene) hub() *nodes.Process { return s.processes[trainers+1] }
 // home is the address of a node, whoever's link it is reached over.
 func home(node int) string { return fmt.Sprintf("10.9.0.%d", node+1) }
 
-// build starts the processes and joins each with each. What it returns has to be ended also after an error.
+// build starts the processes and joins each with each. The returned scene has to be ended also after an error.
 func build(text string) (*scene, error) {
 	s := &scene{text: text}
 	for i := range trainers + 2 {

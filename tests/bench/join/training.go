@@ -10,7 +10,7 @@ import (
 	"github.com/reknit/reknit/tests/links"
 )
 
-// What happens: so many trainers train, and one more joins.
+// The scene: so many trainers train, and one more joins.
 const (
 	trainers = 3
 	joiner   = "n4"

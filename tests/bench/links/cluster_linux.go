@@ -23,7 +23,7 @@ type cluster struct {
 	links         []*links.Link
 }
 
-// build starts the processes and joins them. What it returns has to be ended also after an error.
+// build starts the processes and joins them. The returned cluster has to be ended also after an error.
 func build(s scenario) (*cluster, error) {
 	c, n := &cluster{}, len(s.Neighbours)
 	for i := range n + 2 {

@@ -30,7 +30,7 @@ const (
 )
 
 // uneven says that links ask for the speed-up over the fastest alone: there are four, and together they have a tenth
-// more than that times its rate. Where one link has most of the rate nobody can be so much faster.
+// more than that times its rate. Nobody can be so much faster if one link has most of the rate.
 func uneven(s scenario) bool {
 	return len(s.Neighbours) >= 4 && sumMegabits(s.Neighbours) >= 1.1*leastSpeedup*s.Neighbours[s.fastest()].MegabitsPerSecond
 }

@@ -31,8 +31,8 @@ const (
 	connecting = 64
 )
 
-// arrival is what became of many trainers that came to a secured installation at once, each with a kit and a connection of
-// its own. What all hear is read once, by a connection of the bench.
+// arrival is what became of many trainers that came to a secured installation at once, each with a kit and a connection of its own.
+// Messages that all hear are read once, by a connection of the bench.
 type arrival struct {
 	nodes     int
 	connected []time.Duration // since they came, of those that are

@@ -24,7 +24,7 @@ const (
 	pulseEvery  = 500 * time.Millisecond
 )
 
-// fleet is all trainers of a cluster in one process. What all of them hear is read once.
+// fleet is all trainers of a cluster in one process. Messages that all of them hear are read once.
 type fleet struct {
 	ctx   context.Context
 	nodes int                              // for which the job is made
@@ -198,9 +198,9 @@ func (f *fleet) hear(event events.Event) {
 	f.say(said)
 }
 
-// say publishes without waiting for one answer before the next, as trainers on machines of their own do. Where nobody
-// signs, each event is written once and its acknowledgement only looked for: what a trainer's own bus does beyond that,
-// a hundred do on as many machines.
+// say publishes without waiting for one answer before the next, as trainers on machines of their own do. Each event is
+// written once and its acknowledgement only looked for, if nobody signs. A trainer's own bus does more than that, but a
+// hundred of them do it on as many machines.
 func (f *fleet) say(said []saying) {
 	for _, s := range said {
 		if !s.by.bus.Secured() {

@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// come prints what became of a herd. Whoever got no answer is an error.
+// come prints what became of a herd. A trainer that got no answer is an error.
 func (b bench) come(ctx context.Context, nodes int) error {
 	a, err := b.arrive(ctx, nodes)
 	if err != nil {

@@ -38,8 +38,8 @@ func (b bench) compare(ctx context.Context, sizes []string) error {
 	return nil
 }
 
-// compareAt has two clusters of one size make the same changes in turns: one without keys, and one that is secured. What
-// the machine does beside meets both.
+// compareAt has two clusters of one size make the same changes in turns: one without keys, and one that is secured. Other load of the
+// machine meets both.
 func (b bench) compareAt(ctx context.Context, nodes int) (err error) {
 	directory, err := os.MkdirTemp("", "bench-negotiator-")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/reknit/reknit/tests/bench/figures"
 )
 
-// What a change, a service and a herd may cost at most.
+// The most that a change, a service and a herd may cost.
 const (
 	mostTimes       = 8 // what the broker alone takes
 	mostTimesSynced = 3 // that, where each write is on three disks

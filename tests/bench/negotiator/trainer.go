@@ -17,7 +17,7 @@ type trainer struct {
 	beats       uint64
 }
 
-// Of a link, whatever two nodes it joins.
+// Figures of each link, whatever two nodes it joins.
 const (
 	roundTripSeconds = 1e-3
 	bytesPerSecond   = 1.25e9

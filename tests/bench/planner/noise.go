@@ -133,7 +133,7 @@ func (p probed) again(nodes []events.Device, random *rand.Rand) (links []events.
 }
 
 // fetched is the bytes that the nodes of a plan lack, and the fewest that they would were they seated for that alone.
-// Where lost nodes keep their places, nobody moves.
+// Nobody moves if lost nodes keep their places.
 func fetched(request events.PlanRequest, plan events.Plan) (moved, fewest float64) {
 	if len(plan.Reroutes) > 0 {
 		return 0, 0

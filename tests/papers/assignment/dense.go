@@ -12,7 +12,7 @@ type dense struct {
 	rowOf    []int // per column, -1 while free
 	freeRows []int
 
-	// Of the search in augment.
+	// State of the search in augment.
 	labels []label // settled columns, then those at the least open distance, then the rest
 	from   []int   // per column: the row from which it was reached
 }
@@ -98,8 +98,8 @@ func (d *dense) bid(row int) (loser int, outbid bool) {
 	return loser, pay < nextPay
 }
 
-// twoCheapest returns the columns that row would pay least and second least for, and what it would pay. Of equal
-// columns it prefers a free one. Where there is no second column it is -1, and its pay that of the first.
+// twoCheapest returns the columns that row would pay least and second least for, and what it would pay. It prefers a
+// free one of equal columns. The second is -1 if there is no second column, and its pay is that of the first.
 func (d *dense) twoCheapest(row int) (first, second int, pay, nextPay int64) {
 	first, second, pay, nextPay = -1, -1, math.MaxInt64, math.MaxInt64
 	for j, c := range d.cost[row] {

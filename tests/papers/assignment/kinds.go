@@ -6,10 +6,10 @@ import (
 	"github.com/reknit/reknit/services/restorer/migrate"
 )
 
-// Where rows are of many kinds, it pays to sort the columns into kinds if there are at most mostColumnKinds of them,
-// and columnsPerKind columns to each. With the layers that 4,096 nodes with links of their own lack for 16 kinds of
-// places, it takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64 kinds it is up to 1.6 times slower or 2.7
-// times faster than the plain problem.
+// Sorting the columns into kinds pays for rows of many kinds if there are at most mostColumnKinds of them, and
+// columnsPerKind columns to each. With the layers that 4,096 nodes with links of their own lack for 16 kinds of places,
+// it takes 0.3 CPU s instead of 2.1; with random costs of 16 to 64 kinds it is up to 1.6 times slower or 2.7 times
+// faster than the plain problem.
 const (
 	mostColumnKinds = 64
 	columnsPerKind  = 32

@@ -19,7 +19,7 @@ type Planner struct {
 	Shortest, Longest int // pipelines that are tried, in stages
 	TransferSeconds   float64
 
-	// What Find found.
+	// Results of Find.
 	Strategies  int               // lengths tried
 	Evaluated   int               // splits evaluated
 	StepSeconds float64           // infinite where there is no plan

@@ -49,13 +49,12 @@ func (p Placement) Seconds() float64 {
 	return p.CommunicationSeconds()*p.horizon + p.MigrationSeconds
 }
 
-// Place finds a layout of least CommunicationSeconds. The planner's search finds one. Where devices fall into few
-// classes (equal links to all), an exact search of all layouts then proves it best, or tells how far from the best it
-// can be. Where that takes too long, a search of the layouts whose path is three runs of equal groups finds better
-// ones.
+// Place finds a layout of least CommunicationSeconds. The planner's search finds one. An exact search of all layouts
+// then proves it best, or tells how far from the best it can be, if devices fall into few classes (equal links to all).
+// A search of the layouts whose path is three runs of equal groups finds better ones if that takes too long.
 //
-// Where moving costs something, the planner's search goes on from that layout and from the previous one to a layout of
-// least Seconds: never more than staying, or than that move.
+// The planner's search then goes on from that layout and from the previous one to a layout of least Seconds, if moving
+// costs something: never more than staying, or than that move.
 func (g Grid) Place(effort Effort) (Placement, error) {
 	if err := g.check(); err != nil {
 		return Placement{}, err

@@ -33,7 +33,7 @@ func Connect(server *stream.Server, cluster string, whole int) *Bus {
 // Disconnect ends the connection: every request is refused until Reconnect.
 func (b *Bus) Disconnect() { b.cut = true }
 
-// Reconnect brings the connection back. What waited to repeat a request does so at once.
+// Reconnect brings the connection back. Callers that waited to repeat a request do so at once.
 func (b *Bus) Reconnect(now time.Time) {
 	b.cut, b.since = false, now
 	b.connections++

@@ -15,7 +15,7 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-// fetching is a payload on its way. What cannot be read over one connection for too long is refused.
+// fetching is a payload on its way. A payload that cannot be read over one connection for too long is refused.
 type fetching struct {
 	repeats  repeats
 	began    time.Time

@@ -162,8 +162,8 @@ func (s *Service) quarantine(speaker events.Speaker, refusal *bus.Refusal) event
 	return record
 }
 
-// nextOutput goes on with the next event to say, or with what comes when all was said. What a message brought about
-// with which an instance before was done is not said.
+// nextOutput goes on with the next event to say, or with what comes when all was said. Events that a message brought
+// about are not said if an earlier instance was done with that message.
 func (s *Service) nextOutput() {
 	if s.delivery != nil && s.delivery.Message.Sequence <= s.said {
 		s.outputs = nil

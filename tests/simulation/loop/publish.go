@@ -217,7 +217,7 @@ func (p *Publication) findTaken(fate stream.Fate, log *stream.Stream) time.Durat
 	return 0
 }
 
-// compare reads back what the stream holds in the event's place: the same words, or others. What it holds no more was said.
+// compare reads back what the stream holds in the event's place: the same words, or others. An event that it holds no more was said.
 func (p *Publication) compare(fate stream.Fate, log *stream.Stream, writeOnce bool) time.Duration {
 	there, err := log.Get(p.held, fate)
 	isDropped := errors.Is(err, jetstream.ErrMsgNotFound) && !writeOnce

@@ -93,8 +93,8 @@ func (o *Objects) find(name string, fate Fate) (object, error) {
 	return found, nil
 }
 
-// Put stores an object. Where its chunks find no room, and the store drops nothing for them, they are refused and the
-// manifest is stored without them. Errors: *jetstream.APIError 10077, ErrNoConnection, ErrNoAnswer, jetstream.ErrNoStreamResponse.
+// Put stores an object. Its chunks are refused if they find no room, and the store drops nothing for them. The manifest is then stored
+// without them. Errors: *jetstream.APIError 10077, ErrNoConnection, ErrNoAnswer, jetstream.ErrNoStreamResponse.
 func (o *Objects) Put(now time.Time, name string, bytes int64, data any, fate Fate) error {
 	if err := o.server.reach(fate); err != nil {
 		return err

@@ -75,7 +75,7 @@ func NewServer(facts, plans events.Stream, limits Limits, replicated bool) *Serv
 // State returns how the servers are.
 func (s *Server) State() State { return s.state }
 
-// Become changes how the servers are. What waits in process stays there: see Heal and Elect.
+// Become changes how the servers are. Messages that wait in process stay there: see Heal and Elect.
 func (s *Server) Become(state State) { s.state = state }
 
 // Heal ends an isolation: the followers are back, and what waited is stored. Nobody hears the acknowledgements.

@@ -34,7 +34,7 @@ type Ack struct {
 	Duplicate bool // it was there already, by its id
 }
 
-// Stream is one log. What it stores never changes; only age takes it away, and newer messages on its subject.
+// Stream is one log. A stored message never changes; only age takes it away, and newer messages on its subject.
 type Stream struct {
 	Payloads  *Objects // those of its messages that are too large for it
 	server    *Server
@@ -163,7 +163,7 @@ func (s *Stream) lastSequence(subject string) uint64 {
 	return 0
 }
 
-// Bound lets the stream take nothing beyond so many bytes. Zero means unlimited. What it holds stays.
+// Bound lets the stream take nothing beyond so many bytes. Zero means unlimited. Messages that it holds stay.
 func (s *Stream) Bound(bytes int64) { s.config.MaxBytes = bytes }
 
 // Size returns what the stream holds and its bound, in bytes.
@@ -295,7 +295,7 @@ func (s *Stream) at(sequence uint64) *Message {
 // end is the sequence that the next message will have.
 func (s *Stream) end() uint64 { return s.gone + uint64(len(s.messages)) + 1 }
 
-// next returns the first message from sequence on that a filter takes. Of a thousand who look, each passes over what a
+// next returns the first message from sequence on that a filter takes. Each of a thousand readers passes over what a
 // thousand others said to somebody else: families are looked at, not messages.
 func (s *Stream) next(sequence uint64, wanted filter) (next *Message) {
 	if len(wanted.depths) > 0 {

@@ -175,7 +175,7 @@ func (p *process) discarding(what string, do func()) {
 
 // healthy reports whether a process holds a unit as the oracle has it, be it verified and not adopted yet. A copy that
 // the newest plan has left behind is none to go on from: all units were elsewhere at that plan's step, and those who
-// trained them keep no version so old. That a process could make step 0 counts before the first plan only.
+// trained them keep no version so old. The ability of a process to make step 0 counts before the first plan only.
 func (p *process) healthy(unit int) bool { return p.isHealthy(p.state, unit) }
 
 func (w *World) isHealthy(s *state, unit int) bool {

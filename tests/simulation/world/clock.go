@@ -30,7 +30,7 @@ func (c *clock) after(wait time.Duration, do func()) {
 	}
 }
 
-// soon is within what time messages arrive. Of a thousand nodes there are few at a time, and thousands of timers.
+// soon is within what time messages arrive. A thousand nodes have few such messages at a time, and thousands of timers.
 const soon = 100 * time.Millisecond
 
 // run does what is due until a time.

@@ -33,7 +33,7 @@ type want struct {
 }
 
 // makeRoom writes once a tier has room for another part. One that is full gives up what may be given up, by the product's rule, the first
-// to go first. What may be of the newest complete snapshot goes once it counts no more.
+// to go first. A part that may be of the newest complete snapshot goes once it counts no more.
 func (p *process) makeRoom(w *want) {
 	if !w.full {
 		w.write()
@@ -61,7 +61,7 @@ func (p *process) noRoom(w *want) {
 	w.fails()
 }
 
-// mayGo reports whether a part counts no more. Where that is not known yet it is asked, and looked again later, or given up.
+// mayGo reports whether a part counts no more. If that is not known yet it asks, and looks again later, or gives up.
 func (p *process) mayGo(w *want, part retention.Part) bool {
 	switch fate := p.agent.Fate(w.name, part.ID); {
 	case fate == agent.Complete && !slices.Contains(w.complete, part.ID):

@@ -17,7 +17,7 @@ type exchange struct {
 	opened bool
 }
 
-// open begins an exchange. What was pre-copied in the same negotiation is here but for the last changes.
+// open begins an exchange. State that was pre-copied in the same negotiation is here but for the last changes.
 func (p *process) open(e agent.Exchange) {
 	next := &exchange{Exchange: e, given: map[int]version{}, opened: true}
 	if before := p.exchange; before != nil {

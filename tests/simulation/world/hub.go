@@ -129,7 +129,7 @@ func (w *World) look() {
 // readAfter is after how long everybody has read an event who reads it at all. A host that is lost is away for half an hour.
 const readAfter = 2 * time.Hour
 
-// keep keeps an event to be judged. Of a log that is longer than is judged, the newest plan is kept, and that others were.
+// keep keeps an event to be judged. Only the newest plan is kept of a log that is longer than is judged, and a mark that there were others.
 func (w *World) keep(s *stream.Stream, event events.Event) {
 	log := w.hub.log[s]
 	switch {

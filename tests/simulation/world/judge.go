@@ -88,9 +88,9 @@ func (w *World) judgeLog(ended bool) {
 	}
 }
 
-// judgeStains finds a copy that the script spoiled and that trains on beside a majority of right ones. Of parameters
-// whose optimizer state is partitioned nobody can tell who is right: the majority may have copied what is wrong. Who has its
-// copy since then may have it from any of them, and is no second voice.
+// judgeStains finds a copy that the script spoiled and that trains on beside a majority of right ones. Nobody can tell who is right about
+// parameters whose optimizer state is partitioned: the majority may have copied what is wrong. A node that has its copy since then may have
+// it from any of them, and is no second voice.
 func (w *World) judgeStains() {
 	for unit := range w.stains {
 		if w.job.OptimizerPartitions > 0 && unit < len(w.job.Layers) {

@@ -19,13 +19,13 @@ type lie struct {
 	how  string      // one of hows
 }
 
-// What a node says that is no event of its own.
+// Words of a node that are no events of their own.
 const (
 	pulses       events.Kind = "pulse"
 	measurements events.Kind = "probe"
 )
 
-// hows are the ways in which a value may be wrong, by what it is. What a way does to a value of another kind is nothing.
+// hows are the ways in which a value may be wrong, by what it is. A way does nothing to a value of another kind.
 var hows = map[reflect.Kind][]string{
 	reflect.Bool:    {"not"},
 	reflect.String:  {"empty", "other"},
@@ -47,9 +47,9 @@ func nodeSays() map[events.Kind]reflect.Type {
 	return says
 }
 
-// Lies lists the faults that have a node lie in one field, in each way, or say what nothing asked for: all that the catalogue of
-// what nodes say offers. That a
-// node names another one as itself is not among them: the door of each service refuses who speaks for another (tests/security).
+// Lies lists the faults that have a node lie in one field, in each way, or say what nothing asked for: all that the catalogue of what nodes
+// say offers. A node that names another one as itself is not among them: the door of each service refuses a node that speaks for another
+// (tests/security).
 func Lies(node string) (all []string) {
 	for kind, says := range nodeSays() {
 		for _, field := range fieldsOf(says) {
@@ -108,7 +108,8 @@ func widest(kind reflect.Kind) reflect.Kind {
 	return kind
 }
 
-// lied returns an event as the node says it. What would be no event any more it says as it is: that is refused at the door.
+// lied returns an event as the node says it. An event that a lie would make invalid is said as it is: the invalid one is refused at the
+// door.
 func (p *process) lied(event events.Event) events.Event {
 	said, err := event.Read()
 	if p.node.lies == nil || p.node.lies.kind != event.Kind || err != nil {

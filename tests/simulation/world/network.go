@@ -8,8 +8,8 @@ import (
 	"github.com/reknit/reknit/tests/simulation/stream"
 )
 
-// network is what lies between the nodes, and between each and the hub. What is cut is a black hole: nothing comes
-// through and nobody is told.
+// network is what lies between the nodes, and between each and the hub. A way that is cut is a black hole: nothing
+// comes through and nobody is told.
 type network struct {
 	noHub   map[string]bool // node: its way to the hub is cut
 	dropped map[string]bool // node: the hub knows that its connection ended, as where a router on the way starts anew

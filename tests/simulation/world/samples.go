@@ -53,7 +53,7 @@ type share struct {
 	samples map[int][]events.Range // by pipeline
 }
 
-// shareOf looks up a node's share. Who holds the first layer speaks for its pipeline.
+// shareOf looks up a node's share. The node that holds the first layer speaks for its pipeline.
 func shareOf(plan, dealt *events.Plan, node string) share {
 	s := share{of: plan, samples: map[int][]events.Range{}}
 	if layers, placed := plan.Holds(node); !placed || layers.First > 0 {

@@ -2,8 +2,8 @@ package world
 
 import "github.com/reknit/reknit/events"
 
-// say publishes until the stream has the event, or the process has joined anew since. What is said at one time may be
-// stored in any order. Of what is told again and again the newest says all.
+// say publishes until the stream has the event, or the process has joined anew since. Events that are said at one time may
+// be stored in any order. The newest of facts that are told again and again says all.
 func (p *process) say(event events.Event) {
 	switch event.Kind {
 	case p.node.silent:

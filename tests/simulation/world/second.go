@@ -37,7 +37,8 @@ func (w *World) startSecond(n *node) (first *process) {
 	return first
 }
 
-// takeName has the hub reach this process by its node's name from here on. Who had it is not reached, and lives.
+// takeName has the hub reach this process by its node's name from here on. The process that had it is not reached, and
+// lives.
 func (p *process) takeName() {
 	if had := p.node.process; had != nil && had != p {
 		p.node.unnamed = append(p.node.unnamed, had)

@@ -28,7 +28,8 @@ func (w *World) trim() {
 	w.tell("hub", "has dropped the log up to %d", upTo)
 }
 
-// trimPlans drops all plans but the newest, as comes of hundreds more. Whoever is that far behind reads none of them.
+// trimPlans drops all plans but the newest, as comes of hundreds more. A reader that is that far behind reads none of
+// them.
 func (w *World) trimPlans() { loop.DropPayloads(w.hub.Plans, w.hub.Plans.Purge(1)) }
 
 // dropPayloads has the bucket make room: what nobody has read yet goes, too.

@@ -1,5 +1,5 @@
 // Package world runs the five real machines of Reknit, with model trainers, on one virtual clock and one seed: no
-// goroutine, no real time. What a run does is a function of its script alone.
+// goroutine, no real time. A run is a function of its script alone.
 package world
 
 import (

@@ -74,8 +74,8 @@ func elastic(s *stage) {
 	}
 }
 
-// pipeline is what moves layers from stage to stage. Of three workers one may be left out: a pipeline of two stages is as
-// fast where the third is slow.
+// pipeline is what moves layers from stage to stage. One of three workers may be left out: a pipeline of two stages is as fast if the third
+// is slow.
 func pipeline(s *stage) {
 	s.idle = 1
 	s.resident()

@@ -28,7 +28,7 @@ var (
 	left = []string{events.ChangeLeave}
 )
 
-// Where a script computes for so long, or NATS is away, others go on.
+// Others go on if a script computes for so long, or if NATS is away.
 const (
 	hang     = "3600"
 	evaluate = "8"

@@ -70,7 +70,7 @@ func NewReceiver(
 	}
 }
 
-// Run pre-copies until the negotiation ends. Where it cannot, it says why: then its units come where all are paused.
+// Run pre-copies until the negotiation ends. It says why if it cannot: then its units come while all are paused.
 func (r *Receiver) Run() {
 	defer r.cancel()
 	err := r.chase(r.context)

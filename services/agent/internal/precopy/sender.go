@@ -99,7 +99,7 @@ func (s *Sender) lose(client *client, reason string) {
 	s.announce()
 }
 
-// Answer waits for what is asked for. What a receiver asks for tells what it has.
+// Answer waits for what is asked for. A receiver's request tells what the receiver has.
 func (s *Sender) Answer(request events.PreCopyRequest) events.PreCopyReply {
 	timer := time.NewTimer(requestWait)
 	defer timer.Stop()

@@ -30,7 +30,7 @@ func (e *Exchange) hub() shards.Source {
 	}
 }
 
-// ErrHub says that the hub refused a part: it is full, or its store has no leader. That is no node's fault.
+// ErrHub says that the hub refused a part: it is full, or its store has no leader. No node is at fault.
 var ErrHub = errors.New("the hub does not take it")
 
 // putIntoHub stores a part, sealed, and tries again while the hub is away. A hub that does not answer at all may answer

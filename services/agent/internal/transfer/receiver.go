@@ -116,7 +116,7 @@ func (d *Disputed) Error() string { return d.reason.Error() }
 // Unwrap returns the reason.
 func (d *Disputed) Unwrap() error { return d.reason }
 
-// disputed names who served other bytes than a part's. What the hub serves is its givers'.
+// disputed names who served other bytes than a part's. Bytes that the hub served are those of the givers that use it.
 func (r *Receiver) disputed(err error) error {
 	corrupt, is := errors.AsType[*queue.Corrupt](err)
 	if !is || len(corrupt.Served) == 0 {

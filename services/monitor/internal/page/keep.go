@@ -116,8 +116,8 @@ func follow(ctx context.Context, b *bus.Bus, heard chan<- events.Event) (*view.V
 	return v, nil
 }
 
-// begin returns the commit behind which the log is to be read, and its place there. What brought the oldest change about that is
-// shown may have waited for the commit before it: that is one more.
+// begin returns the commit behind which the log is to be read, and its place there. The cause of the oldest change shown may have waited
+// for the commit before it. So begin goes back one commit more.
 func begin(ctx context.Context, b *bus.Bus) (committed, sequence uint64, err error) {
 	subject := events.EventSubject(b.Cluster(), events.Committed, "*")
 	last, found, err := b.LastEvent(ctx, events.EventStream, subject)

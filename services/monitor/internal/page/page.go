@@ -1,5 +1,5 @@
-// Package page serves a page that shows a cluster live: its nodes and links, the plan, training, and changes as they happen. Whoever
-// knows its token may ask on it for a node to leave; else it only reads. The monitor never waits for it, and it never waits for a
+// Package page serves a page that shows a cluster live: its nodes and links, the plan, training, and changes as they happen. A viewer that
+// knows its token may ask on it for a node to leave; else the page only reads. The monitor never waits for it, and it never waits for a
 // viewer.
 package page
 

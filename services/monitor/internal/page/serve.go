@@ -22,7 +22,8 @@ var static embed.FS
 const (
 	mostViewers    = 64 // at a time; each costs a goroutine and, while it is written to, what it is told
 	requestTimeout = 5 * time.Second
-	// writeTimeout is how long a viewer may take what it is told. Who takes longer is left, and comes back by itself.
+	// writeTimeout is how long a viewer may take what it is told. A viewer that takes longer is left, and comes back by
+	// itself.
 	writeTimeout = 10 * time.Second
 	keepAlive    = 15 * time.Second
 	// pause is the least between two messages to a viewer.

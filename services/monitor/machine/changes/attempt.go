@@ -199,7 +199,7 @@ func receive(a *attempt, event events.Event, receipt *events.Receipt) {
 	a.reach(transferred, receipt.Node, event.Logged)
 }
 
-// complete notes that all was received. Who was last is known from the receipts.
+// complete notes that all was received. The receipts tell who was last.
 func complete(a *attempt, event events.Event, _ *events.Completion) {
 	a.reach(transferred, a.last[transferred], event.Logged)
 }

@@ -50,7 +50,7 @@ func NewRecord(committed uint64) *Record {
 // Kinds are those of which a record is made.
 func Kinds() []events.Kind { return slices.Sorted(maps.Keys(takers)) }
 
-// Take hears an event. What its schema refuses says nothing.
+// Take hears an event. An event that its schema refuses says nothing.
 func (r *Record) Take(event events.Event) {
 	if take := takers[event.Kind]; take != nil {
 		take(r, event)
@@ -248,8 +248,8 @@ func (r *Record) leave(event events.Event) {
 	r.withdraw(event.Subject, "")
 }
 
-// withdraw notes that a node, which may be about to join, has left, is lost or is given up. That of a process before the one
-// that is to join says nothing; empty: any.
+// withdraw notes that a node, which may be about to join, has left, is lost or is given up. The end of a process before the one that is to
+// join says nothing. An empty incarnation means any process.
 func (r *Record) withdraw(node, incarnation string) {
 	g := r.generations[r.committed+1]
 	if g == nil || len(g.attempts) == 0 {
@@ -262,7 +262,7 @@ func (r *Record) withdraw(node, incarnation string) {
 	last.gone[node] = true
 }
 
-// What is remembered of a log in which nothing is committed, and much is asked for and refused.
+// Bounds of what is remembered of a log in which nothing is committed, and much is asked for and refused.
 const (
 	mostCauses   = 1 << 14
 	mostReason   = 256 // bytes of a cause's
@@ -270,7 +270,7 @@ const (
 	mostAttempts = 64  // of a generation
 )
 
-// note keeps a cause. Where there are too many, the older half goes.
+// note keeps a cause. The older half goes if there are too many.
 func (r *Record) note(id string, noted cause) {
 	if len(r.causes) >= mostCauses {
 		byAge := slices.SortedFunc(maps.Values(r.causes), func(a, b cause) int { return a.logged.Compare(b.logged) })

@@ -24,8 +24,8 @@ func (o *Overlay) Links() (all []Link, usual *events.Usual) {
 	return all, o.usual
 }
 
-// takeLink hears what became of a link. That it was asked for is not yet that it is so, and is all that the log tells of it
-// before the next plan.
+// takeLink hears what became of a link. A request for a change of a link does not yet mean that it is so. It is all that the log tells of
+// the change before the next plan.
 func (o *Overlay) takeLink(event events.Event) {
 	switch event.Kind {
 	case events.LinkMeasured:

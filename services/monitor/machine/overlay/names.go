@@ -12,8 +12,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Names knows what people call nodes whose ids are public keys. A name is a claim of its node: it is shown, and no decision
-// follows from it. Where several claim one it is that of the only one who is a member of the plan in force, or of nobody.
+// Names knows what people call nodes whose ids are public keys. A name is a claim of its node: it is shown, and no decision follows from
+// it. A name that several nodes claim is that of the only one that is a member of the plan in force, or of nobody.
 type Names struct {
 	of      map[string]string   // by id; empty: it claims none
 	claims  map[string][]string // ids, by name
@@ -129,8 +129,8 @@ func (n *Names) Shown(text string) string {
 	})
 }
 
-// Node returns the id of the node that is meant by its id, by the beginning of its key as it is shown, or by its name. Who is not
-// known is returned as it is.
+// Node returns the id of the node that is meant by its id, by the beginning of its key as it is shown, or by its name. It returns a name of
+// no known node as it is.
 func (n *Names) Node(meant string) (string, error) {
 	if _, known := n.of[meant]; known {
 		return meant, nil

@@ -55,8 +55,8 @@ var (
 	}
 )
 
-// Take hears an event: one of these kinds, a request for a plan, which lists devices and links, or a committed plan. What
-// its schema refuses says nothing.
+// Take hears an event: one of these kinds, a request for a plan, which lists devices and links, or a committed plan. An event that its
+// schema refuses says nothing.
 func (o *Overlay) Take(event events.Event) {
 	switch {
 	case event.Kind == events.PlanCommitted:
@@ -98,7 +98,7 @@ func (o *Overlay) Take(event events.Event) {
 	}
 }
 
-// commit follows a plan. Of nodes that went and are not in it, nothing needs to be known any more.
+// commit follows a plan. Nothing needs to be known any more of nodes that went and are not in it.
 func (o *Overlay) commit(plan events.Plan, at time.Time) {
 	o.remember(&plan)
 	o.plan, o.planned, o.stop, o.reset = &plan, at, nil, nil

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// Board keeps parts for many readers, of which each asks for what changed since it looked last. Who reads seldom finds the
-// newest of each part, and no queue grows for anybody. What is read of it may be kept: a part is replaced and never altered.
+// Board keeps parts for many readers, of which each asks for what changed since it looked last. A reader that reads seldom finds the newest
+// of each part, and no queue grows for anybody. Readers may keep what they read: a part is replaced and never altered.
 type Board struct {
 	version uint64
 	parts   map[string]part

@@ -28,7 +28,7 @@ type Figures struct {
 // differs is for how long after the end of a job copies are told to differ: monitoring is to see those that are found at the end.
 const differs = 15 * time.Minute
 
-// Figures returns those of now. What was done with before the first ones is not in Done. O(n log n) of the nodes and links.
+// Figures returns those of now. Changes that were done before the first call are not in Done. O(n log n) of the nodes and links.
 func (v *View) Figures(now time.Time) Figures {
 	nodes := v.nodes(now)
 	plan, _ := v.plan()
@@ -62,7 +62,7 @@ func (v *View) Figures(now time.Time) Figures {
 	return figures
 }
 
-// keep tells how old the newest complete snapshot of each tier is. Of a job that is complete nobody needs any.
+// keep tells how old the newest complete snapshot of each tier is. Nobody needs a snapshot of a job that is complete.
 func (f *Figures) keep(now time.Time, ended bool) {
 	f.Late, f.Age = map[string]bool{}, map[string]float64{}
 	for _, tier := range f.Snapshots {

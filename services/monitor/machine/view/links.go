@@ -26,8 +26,8 @@ type Group struct {
 	States map[string]int `json:"states"`
 }
 
-// Pair is the links between two groups, or within one. Its figures are the median of those measured, in both directions. Where
-// groups are sites and a request told the usual link, they are what is usual from a to b: the links that are listed are others.
+// Pair is the links between two groups, or within one. Its figures are the median of those measured, in both directions. They are the usual
+// figures from a to b if groups are sites and a request told the usual link: the links that are listed are others.
 type Pair struct {
 	A                string  `json:"a"`
 	B                string  `json:"b"`

@@ -1,5 +1,5 @@
-// Package view makes of what a monitor hears what a person sees of a cluster: parts, each a small document under a key of its
-// own. Who looks on gets those that changed.
+// Package view makes of what a monitor hears what a person sees of a cluster: parts, each a small document under a key of its own. A viewer
+// gets those that changed.
 package view
 
 import (
@@ -15,7 +15,8 @@ import (
 const (
 	// MostChanges is how many changes are shown, the newest.
 	MostChanges = 50
-	// mostDrawn is up to how many nodes each link is drawn. Of more, groups of nodes and the links between them are.
+	// mostDrawn is up to how many nodes each link is drawn. Groups of nodes and the links between them are drawn if
+	// there are more.
 	mostDrawn = 32
 	// mostNames is how many nodes, links or receivers a part names where it sums up the others.
 	mostNames = 24
@@ -140,7 +141,7 @@ func (v *View) Parts(now time.Time) map[string]any {
 	return parts
 }
 
-// nodes lists the nodes. Who is there before anybody could be heard is not silent.
+// nodes lists the nodes. A node does not count as silent before anybody could be heard.
 func (v *View) nodes(now time.Time) []overlay.Node {
 	heard := map[string]events.Pulse{}
 	for node, beat := range v.pulses {

@@ -8,7 +8,7 @@ import (
 )
 
 // World is what the next plan request will say, as far as it can be known: the plan in force, the request that it came
-// of, and what changed since. Where it errs, an answer computed ahead fits no request, and that is all.
+// of, and what changed since. An error has one effect only: an answer computed ahead fits no request.
 type World struct {
 	plan    *events.Plan
 	request *events.PlanRequest

@@ -1,7 +1,7 @@
-// Package runs searches, exactly or as far as its effort goes, for the stages of a grid on a network whose devices fall into
-// few classes. A grid is equal pipelines of equal stages, and a group the devices of one stage. Of devices that are alike it does
-// not matter which is in a group, so a group is a mixture, the number of devices of each class, and the path through the stages a
-// sequence of runs of equal mixtures (DT-FM, eq. 2 to 4, have the cost).
+// Package runs searches, exactly or as far as its effort goes, for the stages of a grid on a network whose devices fall into few classes. A
+// grid is equal pipelines of equal stages, and a group the devices of one stage. Devices that are alike are interchangeable in a group. So
+// a group is a mixture, the number of devices of each class, and the path through the stages is a sequence of runs of equal mixtures
+// (DT-FM, eq. 2 to 4, have the cost).
 package runs
 
 import (

@@ -38,8 +38,8 @@ func New(shape model.Shape, seed uint64) *State {
 }
 
 // Holdings returns the units and versions that Export can give, newest first, as ranges of units with equal versions.
-// What was imported and not adopted is among them: should the attempt that asked for it fail, the next one need not
-// fetch it again.
+// Units that were imported and not adopted are among them: should the attempt that asked for them fail, the next one
+// need not fetch them again.
 func (s *State) Holdings() []events.Holding {
 	return events.HoldingsOf(s.shape.Units(), func(unit int) (steps []uint64) {
 		for _, version := range s.versions(unit) {
@@ -100,8 +100,8 @@ func (s *State) Import(unit int, step uint64, data []byte) error {
 }
 
 // Adopt makes exactly these units at exactly this version the ones to train: by taking what was imported, whatever was
-// held of the unit, by rolling back, or by making version 0. Of what was held of other units it keeps this version and
-// the one before, to be given, until Completed. Newer ones, and what an import took the place of, are dropped: they
+// held of the unit, by rolling back, or by making version 0. It keeps this version and the one before of the other
+// units that it held, to be given, until Completed. Newer ones, and what an import took the place of, are dropped: they
 // belong to a history that others may have left. A version that cannot be had is an error, and leaves the state as it
 // was.
 func (s *State) Adopt(units []events.Range, step uint64) error {

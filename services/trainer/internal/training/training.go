@@ -1,8 +1,8 @@
 // Package training is the trainer's loop: at each step boundary it asks its session what to do, then runs the step
 // with the nodes of the plan, until training is complete or the node has left.
 //
-// A step can be given up in any of its phases. What it leaves behind (layers of which some are a step ahead) is told
-// to the session at the boundary, and the next plan says which version everybody goes on with.
+// A step can be given up in any of its phases. The layers that it leaves behind, of which some are a step ahead, are
+// told to the session at the boundary. The next plan says which version everybody goes on with.
 package training
 
 import (

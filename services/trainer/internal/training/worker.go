@@ -49,9 +49,9 @@ func (w *worker) take(a assignment) {
 	}
 }
 
-// step runs a step: the passes of all micro-batches, then for each group of layers in the plan's rounds the
-// all-reduce and the update. It returns the step's loss in nats a character where the node holds the head, 0 elsewhere.
-// Where ctx ends it stops within the pass of one layer.
+// step runs a step: the passes of all micro-batches, then for each group of layers in the plan's rounds the all-reduce
+// and the update. It returns the step's loss in nats a character where the node holds the head, 0 elsewhere. It stops
+// within the pass of one layer when ctx ends.
 func (w *worker) step(ctx context.Context, step uint64) (loss float64, err error) {
 	w.phase.enter(events.PhaseComputing)
 	defer w.phase.enter("")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// inbox keeps what has arrived until the training loop takes it. What belongs to an older step is dropped, what
-// belongs to a newer one is kept up to a bound, and what came twice is kept once.
+// inbox keeps what has arrived until the training loop takes it. Messages of an older step are dropped, and those of a
+// newer step are kept up to a bound. A message that came twice is kept once.
 type inbox struct {
 	mutex   sync.Mutex
 	room    *sync.Cond // there may be room again for what is ahead
@@ -43,7 +43,7 @@ func newInbox(limit int) *inbox {
 	return b
 }
 
-// put keeps a message. Where there is no room for what is ahead, a patient caller waits until the step moves on,
+// put keeps a message. If there is no room for a message that is ahead, a patient caller waits until the step moves on,
 // and an impatient one drops the message.
 func (b *inbox) put(message Message, patient bool) {
 	b.mutex.Lock()

@@ -126,8 +126,8 @@ func (t *Transport) Switch(generation uint64, incarnation string, peers []Peer) 
 	}
 }
 
-// Begin makes a step of the generation the one that messages are sent for and taken from. What belongs to older ones
-// is dropped.
+// Begin makes a step of the generation the one that messages are sent for and taken from. Messages of older steps are
+// dropped.
 func (t *Transport) Begin(step uint64) {
 	t.mutex.Lock()
 	last := t.current

@@ -73,8 +73,8 @@ type silence struct {
 	time time.Duration
 }
 
-// silences returns the peers that are silent for too long. Where this process itself stood still since the last look,
-// nothing can be said of the others.
+// silences returns the peers that are silent for too long. Nothing can be said of the others if this process itself
+// stood still since the last look.
 func (t *Transport) silences(now time.Time, sinceLast time.Duration) []silence {
 	t.mutex.Lock()
 	defer t.mutex.Unlock()

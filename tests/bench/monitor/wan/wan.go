@@ -9,9 +9,9 @@ import (
 	"sort"
 )
 
-// Of the model: eight sites of 25 nodes; a cut of a site's way out each eight hours, of a median of 3 s, one of a hundred
-// over 49 s, of which seven of ten cut the way to other sites, too; a stall of each process each two hours, of a median
-// of 0.8 s, one of a hundred over 10 s; and of the detector's each six.
+// The model has eight sites of 25 nodes. A site's way out is cut every eight hours, for a median of 3 s, and one cut of a hundred lasts
+// over 49 s; seven cuts of ten are of the way to other sites, too. Each process stalls every two hours, for a median of 0.8 s, and one
+// stall of a hundred lasts over 10 s. The detector's process stalls every six hours.
 const (
 	Sites        = 8
 	NodesOfASite = 25
