@@ -54,7 +54,6 @@ type Sealed struct {
 	metadata *jetstream.MsgMetadata
 	consumer *Consumer
 	share    *share
-	refusal  error // why it is not opened: a request that does not count
 }
 
 // Delivery is one message of a consumer: an event, or a refusal with nothing but Sequence and Logged in its event.
@@ -84,7 +83,7 @@ func (b *Bus) Consume(ctx context.Context, durable string, after uint64, subject
 	log, _ := b.mark.life()
 	var requests *once
 	if b.Secured() {
-		requests = newOnce()
+		requests = newOnce(after)
 	}
 	return &Consumer{
 		log: log, LogAge: stream.CachedInfo().Config.MaxAge, LogEnd: stream.CachedInfo().State.LastSeq,
@@ -201,11 +200,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 			c.last = sequence
 			c.progress.hand(sequence)
 			c.bus.mark.meet(c.log, sequence, metadata.Timestamp)
-			refusal, err := c.counts(ctx, stored{message.Subject(), message.Data(), sequence, metadata.Timestamp})
-			if err != nil {
-				return Sealed{}, fmt.Errorf("consumer %s: %w", c.durable, err)
-			}
-			return Sealed{message, metadata, c, c.flight.next(), refusal}, nil
+			return Sealed{message, metadata, c, c.flight.next()}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost
 			_ = c.mayAnswer(message.Ack)
@@ -345,12 +340,9 @@ func (d Delivery) Refuse(reason, format string, args ...any) *Refusal {
 // bytes of the message are here, what it has apart included, and before these are unpacked.
 func (s Sealed) Open(ctx context.Context, arrived func()) (Delivery, error) {
 	held := s.stored()
-	if s.refusal != nil {
-		_ = s.share.take(ctx, events.Bound{}) // nothing; those behind have their turn
-		event := events.Event{Sequence: held.sequence, Logged: held.logged}
-		return Delivery{event, held.quarantine(s.refusal), s.metadata.NumPending > 0, false, s.message, s.consumer, s.share}, nil
+	as := reading{
+		kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share, counts: s.counts, arrived: arrived,
 	}
-	as := reading{kept: s.consumer.Kept[held.sequence], patience: unreadableAfter, share: s.share, arrived: arrived}
 	event, apart, refusal, err := s.consumer.bus.open(ctx, held, as)
 	return Delivery{event, refusal, s.metadata.NumPending > 0, apart, s.message, s.consumer, s.share}, err
 }
@@ -360,12 +352,14 @@ func (s Sealed) Sequence() uint64 { return s.metadata.Sequence.Stream }
 
 // Refuse makes the record of a message that is not opened. Its event has all but data, where that can be believed.
 func (s Sealed) Refuse(ctx context.Context, reason, format string, args ...any) Delivery {
-	_ = s.share.take(ctx, events.Bound{}) // nothing; those behind have their turn
 	held := s.stored()
 	event, e, err := decode(held.data)
 	if err != nil || s.consumer.bus.kit.verify(event, e) != nil {
 		event = events.Event{}
+	} else if checkEnvelope(&event, s.consumer.bus.cluster, held.subject) == nil {
+		_ = s.counts(ctx, event) // heard it was
 	}
+	_ = s.share.take(ctx, events.Bound{}) // nothing; those behind have their turn
 	event.Data, event.Sequence, event.Logged = nil, held.sequence, held.logged
 	refusal := held.quarantine(refuse(reason, format, args...))
 	return Delivery{event, refusal, s.metadata.NumPending > 0, false, s.message, s.consumer, s.share}

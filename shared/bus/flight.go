@@ -45,13 +45,20 @@ func (f *flight) next() *share {
 	return s
 }
 
-// take waits until there is room for what a bound allows, or for nothing where the message has no payload. It is called once.
-func (s *share) take(ctx context.Context, bound events.Bound) error {
-	defer close(s.taken)
+// turn waits until all messages before have their shares. None behind has its turn before this one has its share.
+func (s *share) turn(ctx context.Context) error {
 	select {
 	case <-s.before:
 	case <-ctx.Done():
-		return ctx.Err()
+	}
+	return ctx.Err()
+}
+
+// take waits until there is room for what a bound allows, or for nothing where the message has no payload. It is called once.
+func (s *share) take(ctx context.Context, bound events.Bound) error {
+	defer close(s.taken)
+	if err := s.turn(ctx); err != nil {
+		return err
 	}
 	need := bound.Bytes + valueBytes*bound.Values
 	for need > 0 {

@@ -2,10 +2,10 @@ package bus
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"errors"
-	"strings"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -21,9 +21,12 @@ const mostRequests = 1 << 16
 
 // once remembers requests that count.
 type once struct {
-	heard map[[sha256.Size]byte]uint64 // sequences, by digest of source and id
-	order []request                    // by sequence
-	whole bool                         // those from before the first message of the consumer, too
+	mutex  sync.Mutex
+	heard  map[[sha256.Size]byte]uint64 // sequences, by digest of source and id
+	order  []request                    // as they were noted
+	after  uint64                       // the reader reads what is behind
+	since  time.Time                    // the first request that it read was logged; zero: it read none
+	looked map[string]bool              // subjects of which the requests of before are noted
 }
 
 type request struct {
@@ -31,7 +34,20 @@ type request struct {
 	logged time.Time
 }
 
-func newOnce() *once { return &once{heard: map[[sha256.Size]byte]uint64{}} }
+func newOnce(after uint64) *once {
+	return &once{heard: map[[sha256.Size]byte]uint64{}, after: after, looked: map[string]bool{}}
+}
+
+// lacks reports whether requests on the subject of a message may count of which the reader knows nothing: a reader before it took them.
+func (o *once) lacks(message stored) bool {
+	if o.since.IsZero() {
+		o.since = message.logged
+	}
+	if message.logged.Sub(o.since) > 2*events.RequestAge || len(o.looked) > mostRequests {
+		clear(o.looked)
+	}
+	return o.after > 0 && message.logged.Sub(o.since) <= 2*events.RequestAge && !o.looked[message.subject]
+}
 
 // take notes a request, and reports why it does not count.
 func (o *once) take(event events.Event, message stored) error {
@@ -42,6 +58,8 @@ func (o *once) take(event events.Event, message stored) error {
 	digest := sha256.Sum256([]byte(event.Source + " " + event.ID))
 	if first, known := o.heard[digest]; known && first != message.sequence {
 		return refuse(Repeated, "id: expected a request that was not heard before, got that of sequence %d again (rule once)", first)
+	} else if known {
+		return nil
 	}
 	o.heard[digest] = message.sequence
 	o.order = append(o.order, request{digest, message.logged})
@@ -50,12 +68,6 @@ func (o *once) take(event events.Event, message stored) error {
 		o.order = o.order[1:]
 	}
 	return nil
-}
-
-// requestOf returns the request that a message is, if it is one that its source signed.
-func (b *Bus) requestOf(message stored) (event events.Event, is bool) {
-	event, e, err := decode(message.data)
-	return event, err == nil && b.kit.verify(event, e) == nil && checkEnvelope(&event, b.cluster, message.subject) == nil
 }
 
 // signAnew is how far the time of a request may be from the hub's before it is signed as of now.
@@ -80,60 +92,63 @@ func (b *Bus) fresh(ctx context.Context, event events.Event) (events.Event, erro
 	return event, nil
 }
 
-// counts reports why a message is not to be opened: a request that is stale, or was heard before.
-func (c *Consumer) counts(ctx context.Context, message stored) (refusal, err error) {
-	tokens := strings.Split(message.subject, ".")
-	if c.once == nil || len(tokens) != 6 || !events.Kind(tokens[3]+"."+tokens[4]).Asks() {
-		return nil, nil
+// counts reports why an event that its source signed does not count: a request that is stale, or was heard before.
+func (s Sealed) counts(ctx context.Context, event events.Event) error {
+	c, message := s.consumer, s.stored()
+	if c.once == nil || !event.Kind.Asks() {
+		return nil
 	}
-	event, is := c.bus.requestOf(message)
-	if !is {
-		return nil, nil // it is refused as it is opened
-	}
-	if !c.once.whole {
-		err := c.bus.repeatIn(ctx, c.log, "look at requests of before", func(ctx context.Context) error { return c.before(ctx, message) })
-		if err != nil {
-			return nil, err
-		}
-		c.once.whole = true
-	}
-	return c.once.take(event, message), nil
-}
-
-// before notes the requests that were logged shortly before the first one that is read: a reader before this one took them.
-func (c *Consumer) before(ctx context.Context, first stored) error {
-	ctx, cancel := context.WithTimeout(ctx, publishTimeout)
-	defer cancel()
-	c.once.heard, c.once.order = map[[sha256.Size]byte]uint64{}, nil
-	var subjects []string
-	for _, row := range events.Catalogue {
-		if row.Kind.Asks() {
-			subjects = append(subjects, events.EventSubject(c.bus.cluster, row.Kind, "*"))
-		}
-	}
-	since, lane, name := first.logged.Add(-2*events.RequestAge), c.bus.Lane(events.EventStream.Name), rand.Text()
-	consumer, err := c.bus.js.CreateConsumer(ctx, lane, jetstream.ConsumerConfig{
-		Name: name, FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: followAge,
-	})
-	if err != nil {
+	if err := s.share.turn(ctx); err != nil {
 		return err
 	}
-	defer func() { _ = c.bus.Drop(context.WithoutCancel(ctx), events.EventStream, name) }() // else the server forgets it in time
-	for left := consumer.CachedInfo().NumPending; left > 0; {
-		message, err := consumer.Next(jetstream.FetchContext(ctx))
+	c.once.mutex.Lock()
+	defer c.once.mutex.Unlock()
+	if c.once.lacks(message) {
+		if err := c.before(ctx, message); err != nil {
+			return fmt.Errorf("consumer %s: %w", c.durable, err)
+		}
+		c.once.looked[message.subject] = true
+	}
+	return c.once.take(event, message)
+}
+
+// before notes the requests on the subject of a message that a reader before this one took. A request has one subject, of which the stream
+// keeps a few hundred: however much others ask for, it is not read.
+func (c *Consumer) before(ctx context.Context, message stored) error {
+	for next := uint64(1); next <= c.once.after; {
+		held, err := c.nextOf(ctx, message.subject, next)
+		if err != nil || held.sequence == 0 || held.sequence > c.once.after {
+			return err
+		}
+		next = held.sequence + 1
+		if message.logged.Sub(held.logged) > 2*events.RequestAge {
+			continue
+		}
+		event, e, err := decode(held.data)
+		if err == nil && c.bus.kit.verify(event, e) == nil && checkEnvelope(&event, c.bus.cluster, held.subject) == nil {
+			_ = c.once.take(event, held) // one that did not count counts no more now
+		}
+	}
+	return nil
+}
+
+// nextOf returns the first message on a subject from a sequence on; zero where there is none.
+func (c *Consumer) nextOf(ctx context.Context, subject string, from uint64) (next stored, err error) {
+	err = c.bus.repeatIn(ctx, c.log, "look at requests of before", func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		stream, err := c.bus.leader(ctx, events.EventStream)
 		if err != nil {
 			return err
 		}
-		metadata, err := message.Metadata()
-		if err != nil || metadata.Sequence.Stream >= first.sequence {
-			return err
+		held, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return nil
+		case err == nil:
+			next = stored{held.Subject, held.Data, held.Sequence, held.Time}
 		}
-		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
-		if event, is := c.bus.requestOf(held); is {
-			_ = c.once.take(event, held) // one that did not count counts no more now
-		}
-		left = metadata.NumPending
-	}
-	return nil
+		return err
+	})
+	return next, err
 }

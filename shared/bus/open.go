@@ -19,6 +19,8 @@ type reading struct {
 	ignores  func(events.Event) bool // tells, by all but its data, that an event is nothing to it; nil: none is
 	share    *share                  // of what its payloads may take; nil: it reads one at a time
 	arrived  func()                  // hears that all bytes of a message are here, before they are unpacked and decoded; nil: nobody does
+
+	counts func(context.Context, events.Event) error // tells, in the order of the log, why a request does not count; nil: all do
 }
 
 // errIgnored says that an event is nothing to its reader.
@@ -36,6 +38,9 @@ func (b *Bus) open(ctx context.Context, message stored, as reading) (_ events.Ev
 	}
 	if err == nil {
 		err = checkEnvelope(&event, b.cluster, message.subject)
+	}
+	if err == nil && as.counts != nil {
+		err = as.counts(ctx, event)
 	}
 	apart = e.dataref != ""
 	if err = as.admit(ctx, event, apart && err == nil, err); err == nil && apart {

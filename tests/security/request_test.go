@@ -38,11 +38,7 @@ func (p *place) hears(b *bus.Bus, name string, after uint64, messages int) (took
 			p.Fatal(err)
 		}
 		delivery.Done()
-		reason := ""
-		if delivery.Refusal != nil {
-			reason = delivery.Refusal.Reason
-		}
-		took = append(took, reason)
+		took = append(took, reasonOf(delivery))
 	}
 	return took
 }
