@@ -139,6 +139,28 @@ func TestARequestForAPlaceWhoseAcknowledgementIsLostIsNotMadeAnew(t *testing.T) 
 	}
 }
 
+// An agent whose hub was away just after it began asked a second time, which ended the membership that it had.
+func TestAFirstRequestForAPlaceWhoseAcknowledgementIsLostIsNotMadeAnew(t *testing.T) {
+	usual := joinHolds
+	t.Cleanup(func() { joinHolds = usual })
+	h := newHub(t)
+	asked := h.join("n1")
+	session := h.sessions[0]
+	session.mutex.Lock()
+	session.joins, joinHolds = 0, 0 // the request that the log has is made once more, and no acknowledgement comes in time
+	session.mutex.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := session.join(ctx); err != nil {
+		t.Fatal(err)
+	}
+	session.mutex.Lock()
+	defer session.mutex.Unlock()
+	if last := session.machine.Snapshot().Incarnation; last != asked.Incarnation || session.asked == 0 {
+		t.Errorf("it asks as %s, at %d of the log, expected as %s", last, session.asked, asked.Incarnation)
+	}
+}
+
 // bound lets the log take nothing beyond so many bytes, and returns how many it took before.
 func (h *hub) bound(bytes int64) (before int64) {
 	h.t.Helper()

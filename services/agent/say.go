@@ -93,39 +93,6 @@ func (s *Session) logUnsaid(ctx context.Context, event events.Event, err error) 
 	}
 }
 
-// joinHolds is for how long a request for a place is as it was made. It says for how long the agent runs: of one that waits for the hub for
-// an hour, while others stop the job, the agent would be taken for one that was started after the stop.
-var joinHolds = 30 * time.Second
-
-// sayJoin says a request for a place, and has the node ask anew if that could not be said for too long and is not in the log.
-func (s *Session) sayJoin(ctx context.Context, event events.Event) {
-	limited, cancel := context.WithTimeout(ctx, joinHolds)
-	defer cancel()
-	s.say(limited, event)
-	if limited.Err() == nil || ctx.Err() != nil || s.hasAsked(ctx, event) {
-		return
-	}
-	s.tell(func() []machine.Action {
-		if ctx.Err() != nil || s.ended != nil || s.asked > 0 {
-			return nil
-		}
-		return s.newMember(false)
-	})
-}
-
-// hasAsked reports whether the log has a request for a place whose acknowledgement was lost. Made anew it would end the membership for
-// which it asked. A log that does not tell in time is taken not to have it.
-func (s *Session) hasAsked(ctx context.Context, join events.Event) bool {
-	ctx, cancel := context.WithTimeout(ctx, lookTime)
-	defer cancel()
-	last, found, err := s.bus.LastEvent(ctx, events.EventStream, join.SubjectName())
-	if err != nil || !found || last.ID != join.ID {
-		return false
-	}
-	s.noteAsked(last, last.Sequence)
-	return true
-}
-
 func (s *Session) insist(ctx context.Context, event events.Event) error {
 	ack, err := s.publish(ctx, event)
 	for errors.Is(err, bus.ErrFull) && pause(ctx, insistPause) {

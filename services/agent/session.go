@@ -177,31 +177,6 @@ func (s *Session) Digested(ctx context.Context, step uint64, final bool, units [
 	return err
 }
 
-// join asks for a place, and returns when the request is stored.
-func (s *Session) join(ctx context.Context) error {
-	for {
-		s.mutex.Lock()
-		actions := s.newMember(false)
-		s.mutex.Unlock()
-		limited, cancel := context.WithTimeout(ctx, joinHolds)
-		err := s.publishAll(limited, actions)
-		isStale := limited.Err() != nil && ctx.Err() == nil
-		if cancel(); err == nil || !isStale {
-			return err
-		}
-	}
-}
-
-// newMember draws an incarnation. It ends what was being said in the name of the one before. Called with the mutex
-// held.
-func (s *Session) newMember(back bool) []machine.Action {
-	s.silence()
-	s.answers, s.silence = context.WithCancel(s.context)
-	s.joins++
-	s.asked = 0
-	return s.machine.Join(time.Now(), fmt.Sprintf("%s-%d", s.process, s.joins), back)
-}
-
 // ignores reports whether an event is nothing to this node: its payload is not fetched.
 func (s *Session) ignores(event events.Event) bool {
 	s.mutex.Lock()
