@@ -187,6 +187,10 @@ func (s *Session) ignores(event events.Event) bool {
 // hear takes an event of the log.
 func (s *Session) hear(event events.Event) {
 	slog.Debug("heard", "node", s.config.Node, "event", event.Kind, "subject", event.Subject, "sequence", event.Sequence)
+	if s.isOver(event) {
+		s.passOver(event)
+		return
+	}
 	s.tell(func() []machine.Action {
 		s.heard.note(event)
 		actions, err := s.machine.Handle(event)

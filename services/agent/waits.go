@@ -102,17 +102,8 @@ func (s *Session) sayThatThereIsNoPlan(connected bool) {
 func (s *Session) missedHold() (held events.Event, found bool) {
 	ctx, cancel := context.WithTimeout(s.context, lookTime)
 	defer cancel()
-	last := func(kind events.Kind) (events.Event, bool) {
-		event, found, err := s.bus.LastEvent(ctx, events.EventStream, events.EventSubject(s.config.Cluster, kind, "*"))
-		return event, found && err == nil
-	}
-	held, found = last(events.ClusterHeld)
-	for _, kind := range []events.Kind{events.NegotiationOpened, events.StepReleased, events.TrainingReset, events.TrainingStopped} {
-		if ends, ended := last(kind); ended && ends.Sequence > held.Sequence {
-			return held, false
-		}
-	}
-	return held, found
+	held, found, err := s.bus.LastEvent(ctx, events.EventStream, events.EventSubject(s.config.Cluster, events.ClusterHeld, "*"))
+	return held, err == nil && found && !s.isFollowed(ctx, held)
 }
 
 // negotiates asks whether a negotiator acts for the cluster; known is false where it cannot be told.

@@ -59,15 +59,21 @@ func newcomer(t *testing.T) *hub {
 
 // wait has a node wait for a plan.
 func (h *hub) wait() {
-	t, before := h.t, remindEvery
+	before := remindEvery
+	h.t.Cleanup(func() { remindEvery = before })
 	remindEvery = 20 * time.Millisecond
 	h.join("n1")
+	h.stands()
+}
+
+// stands has the loop of the first node stand at its boundary.
+func (h *hub) stands() {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		h.sessions[0].Boundary(t.Context(), 0, new(kernel))
+		h.sessions[0].Boundary(h.t.Context(), 0, new(kernel))
 	}()
-	t.Cleanup(func() { <-ended; remindEvery = before })
+	h.t.Cleanup(func() { <-ended })
 }
 
 func (h *hub) hold(awaits ...string) {
