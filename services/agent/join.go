@@ -77,5 +77,6 @@ func (s *Session) hasAsked(ctx context.Context, join events.Event) bool {
 		return false
 	}
 	s.noteAsked(last, last.Sequence)
+	go s.hearRefusal(s.context, last, last.Sequence)
 	return true
 }

@@ -80,7 +80,7 @@ func (s *Session) sayThatThereIsNoPlan(connected bool) {
 	about := []any{"node", s.config.Node, "cluster", s.config.Cluster, "connected", connected}
 	works, known := s.negotiates()
 	held, isHeld := events.Event{}, false
-	if works {
+	if works || connected && !known {
 		held, isHeld = s.missedHold()
 	}
 	switch {

@@ -201,3 +201,16 @@ func TestWhoComesAfterAHoldThatIsOverDoesNotTellOfIt(t *testing.T) {
 		t.Errorf("it tells of what is over:\n%s", log)
 	}
 }
+
+// Nodes of a secured installation may not ask who acts, and one that came later said that nobody says why.
+func TestWhoMayNotAskWhetherServicesWorkSaysWhyTheClusterHolds(t *testing.T) {
+	log, h := recorded(t), newHub(t)
+	unanswered, err := h.bus.Conn().SubscribeSync(events.LeaseSubject("c", "negotiator"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unanswered.Unsubscribe() })
+	h.hold()
+	h.wait()
+	log.expect(t, 1, `msg="training waits" node=n1 reason="no live node holds layer 0"`)
+}
