@@ -142,10 +142,9 @@ func (c *Consumer) nextOf(ctx context.Context, subject string, from uint64) (nex
 			return err
 		}
 		held, err := stream.GetMsg(ctx, from, jetstream.WithGetMsgSubject(subject))
-		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound):
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
-		case err == nil:
+		} else if err == nil {
 			next = stored{held.Subject, held.Data, held.Sequence, held.Time}
 		}
 		return err

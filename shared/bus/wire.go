@@ -31,6 +31,11 @@ const (
 	Poison         = "poison"     // who heard it panicked
 )
 
+// Reasons are all for which a message is refused.
+var Reasons = []string{
+	Oversized, Malformed, UnknownVersion, WrongCluster, WrongSource, Unsigned, Stale, Repeated, Invalid, Unreadable, Poison,
+}
+
 // Refusal says why a message is no event of this cluster, and keeps its first bytes.
 type Refusal = events.Quarantine
 

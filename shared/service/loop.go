@@ -203,7 +203,7 @@ func (r *runner) handle(ctx context.Context, delivery bus.Delivery) error {
 			return err
 		}
 		if ack.Duplicate && event.Sequence > r.memory.Heard && delivery.Refusal == nil {
-			r.metrics.duplicates.add(ctx, "kind", string(output.Kind))
+			r.metrics.duplicates.add(ctx, 1, "kind", string(output.Kind))
 			slog.ErrorContext(ctx, "said before, though its cause is new", "event", output.Kind, "subject", output.Subject,
 				"id", output.ID)
 		}
@@ -253,13 +253,13 @@ func (r *runner) outputs(
 }
 
 func (r *runner) ask(ctx context.Context, event events.Event) ([]events.Event, error) {
-	r.metrics.heard.add(ctx, "kind", string(event.Kind))
+	r.metrics.heard.add(ctx, 1, "kind", string(event.Kind))
 	slog.DebugContext(ctx, "heard", "event", event.Kind, "subject", event.Subject, "source", event.Source, "id", event.ID,
 		"sequence", event.Sequence)
 	return r.guard(ctx, fmt.Sprintf("%s of %s", event.Kind, event.Subject), func() []events.Event {
 		outputs, err := r.Machine.Handle(event)
 		if err != nil {
-			r.metrics.senseless.add(ctx, "kind", string(event.Kind))
+			r.metrics.senseless.add(ctx, 1, "kind", string(event.Kind))
 			slog.WarnContext(ctx, "event makes no sense here", "event", event.Kind, "subject", event.Subject, "error", err)
 		}
 		return outputs
@@ -290,7 +290,7 @@ func (r *runner) guard(ctx context.Context, about string, call func() []events.E
 func (r *runner) quarantine(
 	ctx context.Context, speaker events.Speaker, message events.Event, refusal *bus.Refusal,
 ) events.Event {
-	r.metrics.refused.add(ctx, "reason", refusal.Reason)
+	r.metrics.refused.add(ctx, 1, "reason", refusal.Reason)
 	slog.WarnContext(ctx, "message refused", "reason", refusal.Reason, "detail", refusal.Detail, "on", refusal.Subject)
 	sequence := strconv.FormatUint(message.Sequence, 10)
 	record := speaker.First(message.Logged, sequence, events.EventRefused, sequence, refusal)
@@ -346,7 +346,7 @@ func (r *runner) publish(ctx context.Context, question, event events.Event) (bus
 	ack, err := r.insist(ctx, event)
 	end(err)
 	if errors.Is(err, bus.ErrOtherWords) || bus.IsRefusal(err) {
-		r.metrics.unsaid.add(ctx, "kind", string(event.Kind))
+		r.metrics.unsaid.add(ctx, 1, "kind", string(event.Kind))
 		slog.ErrorContext(ctx, "event was not said", "event", event.Kind, "subject", event.Subject, "error", err)
 		if refusal := r.speaker.NoAnswer(question, err); bus.IsRefusal(err) && refusal != nil {
 			return r.publish(ctx, events.Event{}, refusal[0])
@@ -356,7 +356,7 @@ func (r *runner) publish(ctx context.Context, question, event events.Event) (bus
 	if err != nil {
 		return bus.Ack{}, fmt.Errorf("say %s of %s: %w", event.Kind, event.Subject, err)
 	}
-	r.metrics.said.add(ctx, "kind", string(event.Kind))
+	r.metrics.said.add(ctx, 1, "kind", string(event.Kind))
 	slog.InfoContext(ctx, "said", "event", event.Kind, "subject", event.Subject, "id", event.ID, "cause", event.Cause,
 		"sequence", ack.Sequence)
 	return ack, nil

@@ -70,7 +70,7 @@ type runner struct {
 // stored, or when the machine hangs: what it is at has no end then that could be waited for, and goes with the process.
 func Run(ctx context.Context, options Options) error {
 	r := &runner{
-		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name),
+		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name, options.Bus.Cluster()),
 		speaker: events.Speaker{Source: "/" + options.Name, Cluster: options.Bus.Cluster()},
 		health:  newHealth(options.Bus),
 	}

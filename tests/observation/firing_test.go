@@ -80,7 +80,7 @@ func filled(values ...string) (told []string) {
 }
 
 func refused(values string) []string {
-	return []string{fmt.Sprintf(`{series: 'reknit_messages_refused_total{reason="malformed"}', values: '%s'}`, values)}
+	return []string{fmt.Sprintf(`{series: 'reknit_messages_refused_total{cluster="c", reason="malformed"}', values: '%s'}`, values)}
 }
 
 func aborted(values string) []string { return said("negotiation.aborted", values) }
@@ -89,7 +89,7 @@ func delayed(values string) []string { return said("membership.join-delayed", va
 
 // said is how many events of a kind the negotiator said.
 func said(kind, values string) []string {
-	return []string{fmt.Sprintf(`{series: 'reknit_events_said_total{kind="%s"}', values: '%s'}`, kind, values)}
+	return []string{fmt.Sprintf(`{series: 'reknit_events_said_total{cluster="c", kind="%s"}', values: '%s'}`, kind, values)}
 }
 
 func TestEachAlertFiresForTheLeastThatItIsOfAndNotForWhatIsWell(t *testing.T) {
