@@ -265,7 +265,7 @@ var Catalogue = []Row{
 	{ReplicaDiverged, "Replicas of a layer differ, and who is in the minority.", []string{"restorer"}, func() Payload { return new(Divergence) }, false},
 	{StopRequested, "Training is to stop after a step that all make, with a snapshot of it.", []string{anyone}, func() Payload { return new(StopRequest) }, false},
 	{StopRefused, "Training does not stop, and why.", []string{"negotiator"}, func() Payload { return new(StopRefusal) }, false},
-	{SnapshotRequested, "All who train stop after this step, and write a snapshot of it.", []string{"negotiator"}, func() Payload { return new(SnapshotRequest) }, false},
+	{SnapshotRequested, "All who train stop after this step, and write a snapshot of it, unless their scripts keep the state.", []string{"negotiator"}, func() Payload { return new(SnapshotRequest) }, false},
 	{TrainingStopped, "Training has stopped, with a snapshot, from which later joiners go on.", []string{"negotiator"}, func() Payload { return new(JobStop) }, false},
 	{ResetRequested, "Training is to begin anew, at its first step: what was trained is given up.", []string{anyone},
 		func() Payload { return new(ResetRequest) }, false},

@@ -16,6 +16,9 @@ type SnapshotPart struct {
 type SnapshotRequest struct {
 	Negotiation string `json:"negotiation" is:"token"`
 	Step        uint64 `json:"step"` // completed steps
+	// Unchanged tells that the scripts keep the state themselves (Job.Unchanged): no snapshot is written, and the step is of the byte that
+	// their agents hold in its place.
+	Unchanged bool `json:"unchanged,omitempty"`
 }
 
 // CompleteSnapshot tells that the nodes of a plan together wrote all units of a snapshot to a tier. Nobody removes a part

@@ -121,7 +121,7 @@ type JobReset struct {
 	Reason     string `json:"reason" is:"reason"`    // of who asked for it
 	// Snapshots tells that training goes on from the newest snapshot of it instead, where joiners can read one whole.
 	Snapshots bool   `json:"snapshots,omitempty"`
-	Step      uint64 `json:"step,omitempty"` // completed ones that are given up, as far as anybody told
+	Step      uint64 `json:"step,omitempty"` // completed ones that are given up, as far as anybody told; left out: none, or nobody knows
 	// Silent are nodes that had a place and of which nobody knows that they have ended, 64 at most: they may live, and what they train is
 	// given up.
 	Silent []string `json:"silent,omitempty" is:"count=0..64,each=token"`

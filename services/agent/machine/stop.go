@@ -76,7 +76,7 @@ func (m *Machine) refuseLast() {
 // stopped hears that training has stopped: what this node holds is in a snapshot, too, and its process ends.
 func (m *Machine) stopped(_ events.Event, stop events.JobStop) {
 	reason := stop.String()
-	if m.plan != nil && m.done < stop.Step {
+	if stop.Tier != "" && m.plan != nil && m.done < stop.Step {
 		reason += fmt.Sprintf("; this node did not make that step in time, and its model is that of step %d", m.done)
 	}
 	m.end(End{Left: true, Stopped: true, Reason: reason})

@@ -63,6 +63,14 @@ func TestWhoIsBehindWhereTrainingStopsSaysOfWhichStepItsModelIs(t *testing.T) {
 	}
 }
 
+func TestWhoseScriptKeepsItsOwnStateSaysOfNoStepWhereTrainingStops(t *testing.T) {
+	n := trainingNode(t, 11)
+	n.hears(events.TrainingStopped, &events.JobStop{Generation: 3, Step: 14, Plan: events.Digest(nil)})
+	if told := strings.Join(n.told, "\n"); !strings.Contains(told, "--unchanged") || strings.Contains(told, "step 11") {
+		t.Errorf("it does %q", told)
+	}
+}
+
 func TestWhoseSnapshotsEndWithItsProcessObjectsToAStop(t *testing.T) {
 	n := trainingNode(t, 11, func(settings *Settings) { settings.Tiers = []Tier{{MemoryTier, 2}} })
 	n.hears(events.NegotiationOpened, stopOpening())

@@ -116,12 +116,17 @@ func (m *Machine) resetOf(request events.ResetRequest) events.JobReset {
 		Generation: m.state.generation(), Reason: inShort(request.Reason), Snapshots: request.Snapshots,
 	}
 	reset.Step, _ = protocol.Reached(slices.Collect(maps.Values(m.state.Fallen)), m.state.Plan.ResumeStep, 0, 0)
-	switch end, stop := m.state.Complete, m.state.Stop; {
+	end, stop := m.state.Complete, m.state.Stop
+	switch {
+	case m.state.Job.Unchanged():
+		reset.Step = 0 // nobody knows it
 	case end != nil:
 		reset.Step = end.Step
-		return reset
 	case stop != nil:
 		reset.Step = stop.Step
+	}
+	if end != nil {
+		return reset
 	}
 	for _, node := range placedBy(m.state.Plan) {
 		member, _ := m.before(node)

@@ -292,6 +292,9 @@ func TestScriptsThatKeepTheirOwnStateStopWithoutASnapshot(t *testing.T) {
 	if why, stop := w.refusedStop(), w.machine.state.Stop; why != "" || stop != nil {
 		t.Fatalf("refused: %q; stopped before all stand where they stop: %+v", why, stop)
 	}
+	if asked := lastAsked[events.SnapshotRequest](w, events.SnapshotRequested); !asked.Unchanged {
+		t.Errorf("asked for a snapshot that nobody writes: %+v", asked)
+	}
 	w.makes("n2", 7)
 	w.run()
 	if stop := w.machine.state.Stop; stop == nil || stop.Tier != "" || stop.Step != 7 || len(stop.Behind) > 0 {

@@ -69,6 +69,20 @@ func TestTrainingDoesNotBeginFromASnapshotOfScriptsThatKeepTheirOwnState(t *test
 	}
 }
 
+// The step of the byte that stands for their state was told: more than four thousand million.
+func TestAResetOfScriptsThatKeepTheirOwnStateTellsOfNoStep(t *testing.T) {
+	w := newWorld(t, 2)
+	w.machine.state.Job = script()
+	w.step = 40
+	w.prove(40, "n1", "n2")
+	if refused := w.reset(); refused != "" {
+		t.Fatal(refused)
+	}
+	if told := lastAsked[events.JobReset](w, events.TrainingReset); told.Step != 0 {
+		t.Errorf("told %+v", told)
+	}
+}
+
 func TestAClusterThatBeginsAnewAndHasOnlyWhatWasGivenUpSaysSo(t *testing.T) {
 	w := resets(t, false)
 	w.deaf["n1"], w.deaf["n2"] = true, true

@@ -78,7 +78,9 @@ func (m *Machine) allLeaveBut(one string) bool {
 func (m *Machine) lastSnapshot(cause events.Event) []events.Event {
 	under := m.state.Negotiation
 	under.enter(protocol.Stopping)
-	asked := m.say(cause, events.SnapshotRequested, &events.SnapshotRequest{Negotiation: under.ID, Step: under.StopStep})
+	asked := m.say(cause, events.SnapshotRequested, &events.SnapshotRequest{
+		Negotiation: under.ID, Step: under.StopStep, Unchanged: m.state.Job.Unchanged(),
+	})
 	return append([]events.Event{asked}, m.stopOnceStored(cause)...)
 }
 

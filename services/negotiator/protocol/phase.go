@@ -10,7 +10,7 @@ const (
 	PreCopying   Phase = "pre-copying"  // layers move while training goes on
 	Promising    Phase = "promising"    // members name the step at which they can stop
 	Transferring Phase = "transferring" // all stop at one step, shards move
-	Stopping     Phase = "stopping"     // all stop at one step for good, and write a snapshot of it
+	Stopping     Phase = "stopping"     // all stop at one step for good, and write a snapshot of it, unless scripts keep the state
 )
 
 // Wait is for whom a phase waits: members are given up after a deadline, and shards moved anew. A service that was killed

@@ -242,7 +242,11 @@ func says(change changes.Change, attempt changes.Attempt, event events.Event) st
 	case events.Aborted:
 		return "aborted: " + attempt.Ended
 	case events.SnapshotRequested:
-		if asked, err := events.Open[events.SnapshotRequest](event); err == nil {
+		asked, err := events.Open[events.SnapshotRequest](event)
+		switch {
+		case err == nil && asked.Unchanged:
+			return "all agents end their scripts, which have 30 s to write their own checkpoints"
+		case err == nil:
 			return fmt.Sprintf("all stop after step %d, and write a snapshot of it", asked.Step)
 		}
 	case events.NegotiationOverdue:

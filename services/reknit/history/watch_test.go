@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/monitor/machine/changes"
 )
 
 // watched runs reknit watch --json on a log to which more is said, and returns what it says of that until something ends.
@@ -72,6 +73,19 @@ func TestAWatcherSeesWhatIsUnderWayAndThenEachPhaseAndTheBytesThatMove(t *testin
 	for i := range max(len(says), len(want)) {
 		if i >= len(says) || i >= len(want) || !strings.HasPrefix(says[i], want[i]) {
 			t.Fatalf("it says\n%s\nexpected\n%s", strings.Join(says, "\n"), strings.Join(want, "\n"))
+		}
+	}
+}
+
+// A step beyond four thousand million was told, of which nothing was written: it was that of the byte in the place of a state.
+func TestAWatcherOfScriptsThatKeepTheirOwnStateHearsOfNoStepAndNoSnapshot(t *testing.T) {
+	for asked, expected := range map[events.SnapshotRequest]string{
+		{Negotiation: "g", Step: 7}:                          "all stop after step 7, and write a snapshot of it",
+		{Negotiation: "g", Step: 1<<32 + 4, Unchanged: true}: "all agents end their scripts, which have 30 s to write their own checkpoints",
+	} {
+		event := newTeller().say(events.SnapshotRequested, "/negotiator", "g", &asked)
+		if told := says(changes.Change{}, changes.Attempt{}, event); told != expected {
+			t.Errorf("it says %q, expected %q", told, expected)
 		}
 	}
 }

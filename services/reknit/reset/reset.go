@@ -151,11 +151,19 @@ func (o options) ask(ctx context.Context, b *bus.Bus, names *overlay.Names, out 
 	case err == nil:
 		fmt.Fprintln(out, "training "+o.goesOn()+": nodes that wait begin at once; for others start the scripts again")
 		if silent := waiting.granted.Silent; len(silent) > 0 {
-			fmt.Fprintf(out, "nobody knows that these have ended: %s. What they hold, to step %d or further, counts for nothing: end them\n",
-				names.Shown(strings.Join(silent, ", "))+beyond(silent), waiting.granted.Step)
+			fmt.Fprintf(out, "nobody knows that these have ended: %s. What they hold%s counts for nothing: end them\n",
+				names.Shown(strings.Join(silent, ", "))+beyond(silent), reaching(waiting.granted.Step))
 		}
 	}
 	return err
+}
+
+// reaching says how far training had come, where somebody knows that.
+func reaching(step uint64) string {
+	if step == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", to step %d or further,", step)
 }
 
 // beyond says that there may be more nodes than are named, where as many are as may be.

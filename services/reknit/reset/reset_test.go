@@ -145,6 +145,14 @@ func TestWhoMayLiveAndTheStepThatIsGivenUpAreToldBeforeAndAfter(t *testing.T) {
 	}
 }
 
+func TestWhereNobodyKnowsStepsNoneIsToldOfThoseWhoMayLive(t *testing.T) {
+	s := newSite(t, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "r", Silent: []string{"n1"}})
+	s.plan()
+	if printed, err := s.run("", "--yes"); err != nil || !strings.Contains(printed, "ended: n1. What they hold counts for nothing: end them") {
+		t.Errorf("%q, %v", printed, err)
+	}
+}
+
 func TestWhereAsManyAreNamedAsMayBeThereMayBeMore(t *testing.T) {
 	var silent []string
 	for i := range events.MostSilent {

@@ -9,7 +9,7 @@ import (
 type Halt struct {
 	At         time.Time // as the negotiator said first
 	Generation uint64    // of the plan
-	Step       uint64    // completed steps
+	Step       uint64    // completed steps; zero: nobody knows
 	Reason     string    // of who asked for it
 	Reset      bool      // else training stopped
 	Snapshots  bool      // training is to go on from the newest snapshot after the reset
@@ -21,6 +21,8 @@ func (h Halt) String() string {
 	switch {
 	case h.Reset && h.Snapshots:
 		return fmt.Sprintf("reset at step %d, to the newest snapshot: %s", h.Step, h.Reason)
+	case h.Reset && h.Step == 0:
+		return "reset: " + h.Reason
 	case h.Reset:
 		return fmt.Sprintf("reset at step %d, to the first one: %s", h.Step, h.Reason)
 	case h.Unchanged:

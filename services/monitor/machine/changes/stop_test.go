@@ -64,9 +64,10 @@ func TestAStopAndAResetAreToldOnceEachWithWhatWasAskedFor(t *testing.T) {
 		say(2, events.TrainingReset, &events.JobReset{Generation: 1, Step: 40, Reason: "a wrong setting"})
 	}
 	say(3, events.TrainingReset, &events.JobReset{Generation: 1, Step: 40, Reason: "longer", Snapshots: true})
+	say(4, events.TrainingReset, &events.JobReset{Generation: 1, Reason: "scripts whose steps nobody knows"})
 	says := fmt.Sprint(record.Halts(1))
 	if expected := "[stop after step 40: the rack is moved reset at step 40, to the first one: a wrong setting " +
-		"reset at step 40, to the newest snapshot: longer]"; says != expected || len(record.Halts(2)) > 0 {
+		"reset at step 40, to the newest snapshot: longer reset: scripts whose steps nobody knows]"; says != expected || len(record.Halts(2)) > 0 {
 		t.Errorf("it tells %s", says)
 	}
 }
