@@ -45,9 +45,9 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 
 // counts reports whether a snapshot is of the history that counts. Training of an older plan beyond the step from which a later one went on
 // was undone. A snapshot of it would have samples trained twice, and others never. It may also be of a job that a user gave up. The plan
-// behind which generations go on counts, though nobody is left to tell it.
+// behind which generations go on counts where several told of it, though nobody is left to tell it.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
-	isNewest := snapshot.Plan == m.state.PlanDigest || snapshot.Plan == m.state.Recall.Floor.Plan
+	isNewest := snapshot.Plan == m.state.PlanDigest || snapshot.Plan == m.state.Recall.Floor.Plan && m.isCertain(snapshot.Plan)
 	return m.state.Plan == nil || isNewest || m.state.History.Counts(snapshot.Plan, snapshot.Step)
 }
 

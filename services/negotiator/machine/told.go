@@ -81,3 +81,15 @@ func (m *Machine) takeRemembered(cause events.Event) []events.Event {
 	reason := fmt.Sprintf("it is the job of those who trained before: the log had lost plan %d, and was told it", few.Told.Generation)
 	return append(m.refuseOthers(cause, reason), m.openNext(cause)...)
 }
+
+// isCertain reports whether more than one node told of a plan, which none of them tells any more. One that lies would have snapshots count
+// of a plan that was undone.
+func (m *Machine) isCertain(digest string) bool {
+	tellers := 0
+	for _, told := range m.state.Recall.Told {
+		if told.Plan == digest {
+			tellers++
+		}
+	}
+	return digest != "" && tellers > 1
+}

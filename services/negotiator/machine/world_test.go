@@ -258,7 +258,7 @@ func (w *world) consent(opening events.Opening) {
 		}
 		consent := &events.Consent{Negotiation: opening.Negotiation, Node: member.Node, Incarnation: member.Incarnation, Accepted: true, Step: w.step}
 		if past := w.trained[member.Node]; past != nil && opening.Generation == past.Generation+1 && len(opening.Recalls) == 0 {
-			consent.Trained, consent.Claims = past.Generation, claimed(past.Step, "good", 0, 1, 2)
+			consent.Trained, consent.Claims = past.Generation, claimed(past.Step, "good", []int{0, 1, 2}[w.lacks:]...)
 		}
 		if slices.Contains(opening.Recalls, member.Node) {
 			consent.Plan = w.remembers[member.Node]
