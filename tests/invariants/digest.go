@@ -14,10 +14,11 @@ var OneDigest = Invariant{"a layer at a step has one digest, and is received onl
 	states := digests{log: log, known: map[version]content{}}
 	offered := map[string][]int{}                 // rows by negotiation
 	givenUp, over := uint64(0), map[string]bool{} // newest generation of before, and negotiations
+	isReset := false                              // and no plan has followed
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
 		case *events.JobReset:
-			givenUp = payload.Generation
+			givenUp, isReset = payload.Generation, true
 			for negotiation := range offered {
 				over[negotiation] = true
 			}
@@ -27,6 +28,13 @@ var OneDigest = Invariant{"a layer at a step has one digest, and is received onl
 				clear(states.known)
 			}
 			offered[payload.Negotiation] = []int{}
+		case *events.Commitment:
+			isReset = false
+		case *events.Abort:
+			if isReset { // what is offered is of a snapshot from which training does not go on
+				over[payload.Negotiation] = true
+				clear(states.known)
+			}
 		case *events.Offer:
 			if over[payload.Negotiation] {
 				continue
