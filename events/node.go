@@ -116,7 +116,8 @@ type ProbeAnswer struct {
 	Measured    *Measurement `json:"measured,omitempty"`
 	Error       string       `json:"error,omitempty"` // the target did not answer
 	// Finding is what became of the connection to a target that did not answer: refused, the host lives and no process
-	// listens; stalled, it was accepted and nobody answers; unreachable, it did not come about in time. Left out where the agent does not know.
+	// listens; stalled, it was accepted and nobody answers; unreachable, it did not come about in time. Left out where the agent does not
+	// know.
 	Finding string `json:"finding,omitempty" is:"one=refused|stalled|unreachable"`
 }
 

@@ -57,7 +57,8 @@ type Digests struct {
 }
 
 // JobEnd says that the job is done, because all who train under the plan in force have told that training is complete for
-// them. It is told again once a day, with another id and the time of the first. A node that leaves, dies or falls silent afterwards is no loss.
+// them. It is told again once a day, with another id and the time of the first. A node that leaves, dies or falls silent afterwards is no
+// loss.
 type JobEnd struct {
 	Generation uint64   `json:"generation" is:"min=1"`         // of the plan in force
 	Step       uint64   `json:"step"`                          // completed steps

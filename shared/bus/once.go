@@ -13,8 +13,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// Anybody who hears a signed request can say it again: whoever runs a server has what it takes. So a service takes a request that was signed
-// within some minutes of when the hub logged it, once. It need not remember others.
+// Anybody who hears a signed request can say it again: whoever runs a server has what it takes. So a service takes a request that was
+// signed within some minutes of when the hub logged it, once. It need not remember others.
 
 // mostRequests bounds how many are remembered; with more the oldest go. Each of 4,096 nodes may join anew once a minute and a half.
 const mostRequests = 1 << 16

@@ -66,8 +66,9 @@ func forward(from, to net.Conn, delay time.Duration) {
 	}
 }
 
-// TestAServiceStartsHoweverMuchWasAskedForBefore has a user ask for 1,000 cuts and a kit fill the subjects of what it may ask for with messages
-// of 60 KB. A service that starts behind them, 6 ms away, hears the next request at once, and knows what it heard before of the kit.
+// TestAServiceStartsHoweverMuchWasAskedForBefore has a user ask for 1,000 cuts and a kit fill the subjects of what it may ask for with
+// messages of 60 KB. A service that starts behind them, 6 ms away, hears the next request at once, and knows what it heard before of the
+// kit.
 func TestAServiceStartsHoweverMuchWasAskedForBefore(t *testing.T) {
 	p := open(t)
 	service := p.connect("negotiator")

@@ -35,8 +35,8 @@ func frame(generation, step, item uint64) []byte {
 	return append(f, make([]byte, 3*4)...)
 }
 
-// TestFramesOfWhoIsInNoPlanBreakNoStep has a kit that never joined send a trainer frames for steps to come as if they were its peer's, while
-// all links work and the plan has no relay. They came before the peer's own, and the trainer broke its step at each.
+// TestFramesOfWhoIsInNoPlanBreakNoStep has a kit that never joined send a trainer frames for steps to come as if they were its peer's,
+// while all links work and the plan has no relay. They came before the peer's own, and the trainer broke its step at each.
 func TestFramesOfWhoIsInNoPlanBreakNoStep(t *testing.T) {
 	p := open(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -115,8 +115,8 @@ func (p *place) planOf(ctx context.Context, activated events.Event) (plan events
 	return plan
 }
 
-// TestNobodyHasANodeKeepWhatNoPlanLends has a kit that never joined ask a trainer to keep a snapshot, in its own name and in a member's. The
-// trainer dialled whatever address was asked for, and kept what was there.
+// TestNobodyHasANodeKeepWhatNoPlanLends has a kit that never joined ask a trainer to keep a snapshot, in its own name and in a member's.
+// The trainer dialled whatever address was asked for, and kept what was there.
 func TestNobodyHasANodeKeepWhatNoPlanLends(t *testing.T) {
 	p := open(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

@@ -43,8 +43,8 @@ func (p *place) hears(b *bus.Bus, name string, after uint64, messages int) (took
 	return took
 }
 
-// TestARequestCountsOnceAndOnlyFromWhoSignedIt has a kit that never joined repeat a user's signed request to cut a link of two others, under
-// another message id; then whoever runs a server of a site does, who may say what anybody says, and says one that was held back.
+// TestARequestCountsOnceAndOnlyFromWhoSignedIt has a kit that never joined repeat a user's signed request to cut a link of two others,
+// under another message id; then whoever runs a server of a site does, who may say what anybody says, and says one that was held back.
 func TestARequestCountsOnceAndOnlyFromWhoSignedIt(t *testing.T) {
 	p := open(t)
 	service := p.connect("negotiator")

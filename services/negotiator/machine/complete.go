@@ -133,8 +133,8 @@ func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Even
 // for as long as the cluster is there; for two of them the negotiator may be away.
 const retellAfter = events.EventAge / 3
 
-// retell says once more that the job is complete, has stopped or is to begin anew, and since when, before the log forgets it. It goes by the time, not by
-// the last event and the ticks since: for days nobody may say anything, and a restart forgets the ticks.
+// retell says once more that the job is complete, has stopped or is to begin anew, and since when, before the log forgets it. It goes by
+// the time, not by the last event and the ticks since: for days nobody may say anything, and a restart forgets the ticks.
 func (m *Machine) retell(now time.Time) []events.Event {
 	kind, payload, how := events.TrainingCompleted, events.Payload(m.state.Complete), "complete-"
 	switch {

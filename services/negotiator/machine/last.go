@@ -32,8 +32,8 @@ func (m *Machine) madeLast(cause events.Event, node string, generation, step uin
 	return m.stopOnceStored(cause)
 }
 
-// madeBefore has all count as having made the last step whose units are all written, where a build of before December 2026 remembers what is
-// written, and not by whom.
+// madeBefore has all count as having made the last step whose units are all written, where a build of before December 2026 remembers what
+// is written, and not by whom.
 func (s *state) madeBefore() {
 	under := s.Negotiation
 	if under == nil || s.Plan == nil || len(under.Wrote) == 0 || under.Made != nil {
@@ -93,9 +93,9 @@ func (m *Machine) snapshotFailed(cause events.Event, failure events.SnapshotFail
 // mayBeStored reports whether some tier may still have the whole last snapshot.
 func (m *Machine) mayBeStored() bool { return m.mayBeIn(diskTier) || m.mayBeIn(remoteTier) }
 
-// mayBeIn reports whether each unit has a holder that may still write it to a tier. Agents tell the tiers that they write to as they consent
-// to the stop. Those of before December 2026 do not, and may write to any tier of which a failure tells. O(failures + nodes), and the units of
-// those until all are found.
+// mayBeIn reports whether each unit has a holder that may still write it to a tier. Agents tell the tiers that they write to as they
+// consent to the stop. Those of before December 2026 do not, and may write to any tier of which a failure tells. O(failures + nodes), and
+// the units of those until all are found.
 func (m *Machine) mayBeIn(tier string) bool {
 	under := m.state.Negotiation
 	isNamed := slices.ContainsFunc(under.Unwritten, func(told unwritten) bool { return slices.Contains(told.Tiers, tier) })

@@ -35,10 +35,7 @@ func (m *Machine) hearsPast(join events.Join) {
 // newestTold returns the newest plan of which nodes told, whatever became of them, beyond a generation that is known. O(n) for n nodes
 // that told.
 func (m *Machine) newestTold(known uint64) (newest events.Trained) {
-	tellers := map[string]int{}
-	for _, told := range m.state.Recall.Told {
-		tellers[told.Plan]++
-	}
+	tellers := m.tellersOf()
 	for _, node := range slices.Sorted(maps.Keys(m.state.Recall.Told)) {
 		told, ahead := m.state.Recall.Told[node], uint64(mostAhead)
 		if tellers[told.Plan] > 1 {
@@ -73,8 +70,8 @@ func (m *Machine) remembersPlan() bool {
 	return m.state.Plan == nil && plan != nil && !m.isForgotten() && plan.UnitCount() == m.state.Job.Units()
 }
 
-// takeRemembered takes the plan that was told for the one in force. A node that told it may live, and is
-// waited for as the members of any plan are.
+// takeRemembered takes the plan that was told for the one in force. A node that told it may live, and is waited for as the members of any
+// plan are.
 func (m *Machine) takeRemembered(cause events.Event) []events.Event {
 	few := m.state.Recall.Few
 	m.takeBack(cause, few.Told, few.Plan)
@@ -82,14 +79,14 @@ func (m *Machine) takeRemembered(cause events.Event) []events.Event {
 	return append(m.refuseOthers(cause, reason), m.openNext(cause)...)
 }
 
-// isCertain reports whether more than one node told of a plan, which none of them tells any more. One that lies would have snapshots count
-// of a plan that was undone.
-func (m *Machine) isCertain(digest string) bool {
-	tellers := 0
+// tellersOf returns how many nodes told of each plan, by its digest. O(n) for n nodes that told.
+func (m *Machine) tellersOf() map[string]int {
+	tellers := map[string]int{}
 	for _, told := range m.state.Recall.Told {
-		if told.Plan == digest {
-			tellers++
-		}
+		tellers[told.Plan]++
 	}
-	return digest != "" && tellers > 1
+	return tellers
 }
+
+// isCertain reports whether more than one node told of a plan. One that lies would have snapshots count of a plan that was undone.
+func (m *Machine) isCertain(digest string) bool { return digest != "" && m.tellersOf()[digest] > 1 }

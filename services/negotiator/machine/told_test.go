@@ -7,8 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// wipedAndLied has n1 to n3 tell a new log of plan 2, whose layer 0 is lost; a snapshot of it at step 32 can be read. One that lies has told of
-// a later plan, and is gone: its digest is of an older one, of which a snapshot of step 437 can be read, which was undone.
+// wipedAndLied has n1 to n3 tell a new log of plan 2, whose layer 0 is lost; a snapshot of it at step 32 can be read. One that lies has
+// told of a later plan, and is gone: its digest is of an older one, of which a snapshot of step 437 can be read, which was undone.
 func wipedAndLied(t *testing.T) *world {
 	w, lost := wiped(t)
 	undone := events.Digest([]byte("a plan that a reset gave up"))

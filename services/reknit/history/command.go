@@ -280,8 +280,8 @@ var (
 	unheard = map[bool]string{true: " (no node that is here told how far training had come)"}
 )
 
-// transfers tells who received what from whom, and how fast, the quickest first. Nobody's link is known to be the slowest until the last one
-// is seen beside the others.
+// transfers tells who received what from whom, and how fast, the quickest first. Nobody's link is known to be the slowest until the last
+// one is seen beside the others.
 func transfers(w io.Writer, receipts []events.Receipt) {
 	if len(receipts) == 0 {
 		return

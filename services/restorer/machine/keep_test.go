@@ -215,8 +215,8 @@ func TestNoPartOfTheNewestCompleteSnapshotIsWithdrawn(t *testing.T) {
 	}
 }
 
-// A slower holder writes its part of a snapshot of the plan before once one of the plan in force is complete, and training may have gone back
-// between them.
+// A slower holder writes its part of a snapshot of the plan before once one of the plan in force is complete, and training may have gone
+// back between them.
 func TestASnapshotOfAnOlderPlanThatIsCompleteLateIsNotTheNewest(t *testing.T) {
 	for _, late := range []uint64{8, 24} {
 		m := keeps(t)

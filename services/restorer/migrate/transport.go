@@ -21,8 +21,8 @@ var ErrNoMatching = errors.New("no complete matching avoids the forbidden pairs"
 //
 // It is the algorithm of Kuhn and Munkres (the Hungarian method), which Chameleon uses for weight migration (section IV-B),
 // generalised from the assignment problem: a row stands for all rows that are equal to it, with a supply, and a column with a
-// demand, so that a path carries many at a time. It takes successive shortest paths with prices: for a rows and b columns O(a*b) a path, and in practice about a+b
-// paths where supplies are large, whatever the amounts are.
+// demand, so that a path carries many at a time. It takes successive shortest paths with prices: for a rows and b columns O(a*b) a path,
+// and in practice about a+b paths where supplies are large, whatever the amounts are.
 func Transport(cost [][]int64, supply, demand []int) (flow [][]int, err error) {
 	t := newTransporter(cost, supply, demand)
 	return t.flow, t.run()

@@ -168,7 +168,8 @@ func (w *World) renamed(n *node, times int) {
 	}
 }
 
-// withScripts has scripts end beside their agents in every fifth seed. It draws by itself, so that what else a seed does is the same without.
+// withScripts has scripts end beside their agents in every fifth seed. It draws by itself, so that what else a seed does is the same
+// without.
 func withScripts(seed uint64, nodes int, faults []Fault) []Fault {
 	r := rand.New(rand.NewPCG(seed, 29))
 	if r.IntN(5) > 0 {

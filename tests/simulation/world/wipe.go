@@ -92,8 +92,8 @@ func (p *process) findReplaced(put func(*stream.Follower)) {
 }
 
 // noteUnknown hears of a plan of a log that lost all, where all who knew the plan before it are gone for good. If they told the log of that
-// plan, generations go on behind it. If they had no time to, its generation is used again: nobody can know, and nothing of the run is judged
-// any more.
+// plan, generations go on behind it. If they had no time to, its generation is used again: nobody can know, and nothing of the run is
+// judged any more.
 func (w *World) noteUnknown(plan *events.Plan) {
 	switch {
 	case !w.wiped || plan.Generation == 1:
