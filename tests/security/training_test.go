@@ -18,11 +18,13 @@ import (
 	"github.com/reknit/reknit/services/trainer"
 	"github.com/reknit/reknit/services/trainer/model"
 	"github.com/reknit/reknit/services/trainer/oracle"
+	"github.com/reknit/reknit/services/trainer/text"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/tests/services"
 )
 
-const steps = 4000
+// steps are more than any test waits for: a test ends at what it waits for, and not with the training, which no slow machine overtakes.
+const steps = 1 << 20
 
 // prose is what is trained on.
 var prose = strings.Repeat("A bar of iron heated in the fire, and a wheel that turns. ", 50)
@@ -58,8 +60,9 @@ type course struct {
 	begin     func(name string)
 	leave     func()
 	committed int
-	took      bool           // the third node took a place
-	digests   map[int]string // of the trained model, by unit
+	took      bool                      // the third node took a place
+	left      bool                      // the first node is gone
+	digests   map[uint64]map[int]string // of units, by the step that they are of
 }
 
 func (c *course) hear(event events.Event) {
@@ -67,15 +70,7 @@ func (c *course) hear(event events.Event) {
 	case events.PlanActivated:
 		c.took = c.took || event.Subject == c.key("n3")
 	case events.TrainingDigested:
-		var told events.Digests
-		if err := json.Unmarshal(event.Data, &told); err != nil {
-			c.Fatal(err)
-		}
-		for _, unit := range told.Units {
-			if told.Final {
-				c.digests[unit.Unit] = unit.Digest
-			}
-		}
+		c.compare(event)
 	case events.Committed:
 		if c.committed++; c.committed == 1 {
 			c.begin("n3")
@@ -85,16 +80,36 @@ func (c *course) hear(event events.Event) {
 	}
 }
 
-// digest returns that of the trained model; empty while parts of it are not told.
-func (c *course) digest(units int) string {
-	all := make([]string, units)
-	for unit, digest := range c.digests {
-		all[unit] = digest
+// compare keeps what is told of the model once the third node trains in the place of the first.
+func (c *course) compare(event events.Event) {
+	var told events.Digests
+	if err := json.Unmarshal(event.Data, &told); err != nil {
+		c.Fatal(err)
 	}
-	if len(c.digests) < units {
-		return ""
+	if !c.took || !c.left {
+		return
 	}
-	return model.ModelDigest(all)
+	if c.digests[told.Step] == nil {
+		c.digests[told.Step] = map[int]string{}
+	}
+	for _, unit := range told.Units {
+		c.digests[told.Step][unit.Unit] = unit.Digest
+	}
+}
+
+// digest returns the first step of which all units were told, and the model's digest then; 0 while there is none.
+func (c *course) digest(units int) (step uint64, digest string) {
+	for step, digests := range c.digests {
+		if len(digests) < units {
+			continue
+		}
+		all := make([]string, units)
+		for unit, digest := range digests {
+			all[unit] = digest
+		}
+		return step, model.ModelDigest(all)
+	}
+	return 0, ""
 }
 
 // TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits has all that a job needs pass: two nodes train half of a model
@@ -108,8 +123,8 @@ func trainTogether(p *place) {
 	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
 		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
 	})
-	text := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(prose), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -130,34 +145,40 @@ func trainTogether(p *place) {
 	leaver, leave := context.WithCancel(ctx)
 	defer leave()
 	contexts := map[string]context.Context{"n1": leaver, "n2": ctx, "n3": ctx}
-	begin := func(name string) { go func() { ended <- p.train(contexts[name], name, text, nil) }() }
+	begin := func(name string) { go func() { ended <- p.train(contexts[name], name, file, nil) }() }
 	begin("n1")
 	begin("n2")
-	want, units := p.oracle(text)
-	for c := (&course{place: p, begin: begin, leave: leave, digests: map[int]string{}}); c.digest(units) == ""; {
+	training, samples := p.undisturbed(file)
+	c := &course{place: p, begin: begin, leave: leave, digests: map[uint64]map[int]string{}}
+	step, digest := uint64(0), ""
+	for step == 0 {
 		select {
 		case event := <-heard:
 			c.hear(event)
-			if digest := c.digest(units); digest != "" && (digest != want || !c.took) {
-				t.Errorf("the model's digest is %s, the oracle's %s; the third node took part: %v", digest, want, c.took)
-			}
+			step, digest = c.digest(training.Shape.Layers())
 		case err := <-ended:
-			if err != nil {
+			if c.left || err != nil {
 				t.Fatalf("a trainer ended: %v", err)
 			}
+			c.left = true
 		case <-ctx.Done():
-			t.Fatalf("training did not end; the third node took part: %v", c.took)
+			t.Fatalf("no model was told; the third node took part: %v; the first left: %v", c.took, c.left)
 		}
+	}
+	training.Steps = int(step)
+	want, _, err := oracle.Run(training, samples, nil)
+	if err != nil || digest != want {
+		t.Errorf("the model's digest after step %d is %s, the oracle's %s: %v", step, digest, want, err)
 	}
 	if names, err := connect.Names(ctx, p.connect("user")); err != nil || names.Shown(p.key("n3")) != "n3" {
 		t.Errorf("a user is not told the name that a node was provisioned under: %v, %+v", err, names)
 	}
 }
 
-// oracle returns the digest of the model that an undisturbed process trains, and of how many units it is.
-func (p *place) oracle(text string) (digest string, units int) {
+// undisturbed returns what a single process would train, and on which samples.
+func (p *place) undisturbed(file string) (oracle.Training, *text.Text) {
 	p.Helper()
-	config, err := p.trainer("n1", text, nil)
+	config, err := p.trainer("n1", file, nil)
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -165,8 +186,5 @@ func (p *place) oracle(text string) (digest string, units int) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	if digest, _, err = oracle.Run(training, samples, nil); err != nil {
-		p.Fatal(err)
-	}
-	return digest, training.Shape.Layers()
+	return training, samples
 }
