@@ -115,8 +115,8 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 		return "nobody who had a place in the last plan is here: " + ownState
 	}
 	if stop := m.state.Stop; stop != nil {
-		return fmt.Sprintf("training was stopped after step %d, and who is here cannot read %s of its snapshot%s",
-			stop.Step, named(missing, name), waits)
+		return fmt.Sprintf("training was stopped after step %d, and who is here cannot read %s of its snapshot: %s%s",
+			stop.Step, named(missing, name), theirPlace[stop.Tier], waits) + m.elseAnew(older)
 	}
 	if m.state.Plan != nil && !older && !m.mayAsk() {
 		switch {
@@ -128,6 +128,21 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 		}
 	}
 	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits
+}
+
+// theirPlace says, by tier, how scripts are started where the last snapshot of a job lies.
+var theirPlace = map[string]string{
+	"disk": "start each script on the machine, and with the REKNIT_SNAPSHOT_FOLDER, that its node had when training " +
+		"stopped",
+	"remote": "start the scripts with the REKNIT_SNAPSHOT_BUCKET that they had when training stopped",
+}
+
+// elseAnew says what there is to do where what is missing is gone, and no older step takes its place.
+func (m *Machine) elseAnew(older bool) string {
+	if older || m.mayAsk() {
+		return ""
+	}
+	return ". If it is gone: " + beginAnew
 }
 
 // ownState is how scripts go on that know nothing of their agents.

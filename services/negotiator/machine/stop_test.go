@@ -2,6 +2,7 @@ package machine
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -153,4 +154,21 @@ func TestAStoppedJobBeginsAnewWhereAUserAsksForIt(t *testing.T) {
 	w.run()
 	w.tick(5 * time.Second)
 	w.first(2, "n1 n2")
+}
+
+// Scripts were started again with another folder, and nothing said so.
+func TestWhoIsStartedWhereTheLastSnapshotIsNotIsToldWhichSettingToGive(t *testing.T) {
+	for tier, setting := range theirPlace {
+		w := stopped(t)
+		w.machine.state.Stop.Tier = tier
+		w.step = 0
+		w.join("n1")
+		w.join("n2")
+		w.run()
+		w.tick(5 * time.Second)
+		held := w.held()
+		if held == nil || !strings.Contains(held.Reason, setting) || !strings.Contains(held.Reason, "If it is gone: "+beginAnew) {
+			t.Errorf("%s: held %+v", tier, held)
+		}
+	}
 }
