@@ -70,13 +70,14 @@ func (s *Session) remind() {
 	case s.waiting.due():
 		s.sayWaits()
 	case s.waiting.Reason == "" && s.machine.Snapshot().Generation == 0:
-		go s.sayThatThereIsNoPlan(s.bus.Conn().IsConnected())
+		go s.sayThatItHasNoPlan(s.bus.Conn().IsConnected(), s.machine.Snapshot().Known)
 	}
 }
 
-// sayThatThereIsNoPlan tells it with what the negotiator says for itself: one that works is at something that takes longer, an agreement
-// or a step that others are in. Nodes of a secured installation may not ask, and then nobody is blamed.
-func (s *Session) sayThatThereIsNoPlan(connected bool) {
+// sayThatItHasNoPlan tells it with what the negotiator says for itself: one that works is at something that takes longer, an agreement
+// or a step that others are in. Nodes of a secured installation may not ask, and then nobody is blamed. The generation is that of the plan
+// by which others train; zero: none is known.
+func (s *Session) sayThatItHasNoPlan(connected bool, generation uint64) {
 	about := []any{"node", s.config.Node, "cluster", s.config.Cluster, "connected", connected}
 	works, known := s.negotiates()
 	held, isHeld := events.Event{}, false
@@ -86,6 +87,9 @@ func (s *Session) sayThatThereIsNoPlan(connected bool) {
 	switch {
 	case isHeld:
 		s.hear(held)
+	case works && generation > 0:
+		slog.Info("others train, and this node has no place yet: it waits for the plan that takes it in", append(about, "generation", generation,
+			"do", "reknit nodes tells why it has none, and reknit explain for whom the next plan waits")...)
 	case works:
 		slog.Info("no plan yet, and the services work: they wait for others", append(about, "do",
 			"reknit explain tells for whom, and reknit status what those are at")...)

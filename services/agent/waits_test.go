@@ -182,6 +182,17 @@ func TestWhereANegotiatorAnswersTheServicesAreNotBlamed(t *testing.T) {
 	}
 }
 
+// It said that there is no plan while two others trained by one.
+func TestWhoHasNoPlaceYetInATrainingThatGoesOnSaysSo(t *testing.T) {
+	log, h := recorded(t), works(t)
+	h.wait()
+	h.say(events.PlanCommitted, "1", &events.Plan{Cluster: "c", Generation: 1, Nodes: []events.Member{{Node: "n9", Incarnation: "i", Address: "n9:1"}},
+		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
+		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n9", Layers: events.Range{First: 0, End: 1}}}}}})
+	log.expect(t, 2, `msg="others train, and this node has no place yet: it waits for the plan that takes it in"`)
+	log.expect(t, 2, "generation=1 do=\"reknit nodes tells why it has none")
+}
+
 // A step was held, and of two agents the one that came later said that it waits for others.
 func TestWhoComesToAClusterThatHoldsAlreadySaysWhy(t *testing.T) {
 	log, h := recorded(t), works(t)
