@@ -3,6 +3,7 @@ package snapshots
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"math"
@@ -240,8 +241,18 @@ func (s *Snapshots) Keep(ctx context.Context, node string, fetch func() (Part, e
 func (s *Snapshots) fail(what string, t *tier, task machine.Capture, units []events.Range, err error) {
 	s.warn(what, t, task.Step, err)
 	if s.context.Err() == nil && s.owner.Unwritten != nil {
-		s.owner.Unwritten(t.name, retention.ID{Step: task.Step, Plan: task.Digest}, units, findingOf(err), err)
+		s.owner.Unwritten(t.name, retention.ID{Step: task.Step, Plan: task.Digest}, units, findingOf(err), t.inShort(err))
 	}
+}
+
+// inShort has an error begin with the folder and the cause, which survive where a text is cut in its middle: the path of a part is long, and
+// stands in the error twice.
+func (t *tier) inShort(err error) error {
+	var cause syscall.Errno
+	if t.folder == "" || !errors.As(err, &cause) {
+		return err
+	}
+	return fmt.Errorf("%s: %w: %w", t.folder, cause, err)
 }
 
 // findingOf tells what keeps a part from being written.

@@ -142,7 +142,8 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 			return nil, fmt.Errorf("REKNIT_SNAPSHOT_FOLDER: %w", err)
 		}
 		s.add(settings, machine.DiskTier, settings.DiskEvery, blob.PrefixedBucket(bucket, s.prefix()), 0)
-		s.tiers[len(s.tiers)-1].lies = filepath.Join(settings.Folder, s.prefix())
+		disk := s.tiers[len(s.tiers)-1]
+		disk.folder, disk.lies = settings.Folder, filepath.Join(settings.Folder, s.prefix())
 		s.tellOthers(settings.Folder)
 	}
 	if settings.Bucket != "" && settings.RemoteEvery > 0 {

@@ -30,6 +30,7 @@ type tier struct {
 	keep   int // complete snapshots
 	bound  retention.Bound
 	lies   string        // the folder that it is; empty: it is none
+	folder string        // that was set, in which it lies; likewise
 	busy   chan struct{} // one token: a part of this node is being written
 	last   retention.ID  // of the part that this node wrote last to its end; who has the token may look
 	writes sync.Mutex    // one part at a time, of whomever

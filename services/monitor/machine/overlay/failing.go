@@ -86,4 +86,4 @@ var mends = map[string]string{
 	"other":     "see the logs of the agents (snapshot not written)",
 }
 
-const mostReason = 200 // bytes, in a line
+const mostReason = 320 // bytes: half of it has room for a folder and what is wrong with it
