@@ -16,7 +16,7 @@ func (o Overview) pace() string {
 	pace := tell.Seconds(o.StepTime) + " a step"
 	switch p := o.Prediction; {
 	case p != nil:
-		pace += ", " + tell.Seconds(o.Predicted) + " predicted: " + o.compared(*p)
+		pace += "; " + o.compared(*p)
 		if p.Why != "" {
 			pace += " (" + p.Why + ")"
 		}
@@ -36,17 +36,17 @@ func (o Overview) pace() string {
 // otherPace is by how much a step takes more or less than those that were measured, and is no scatter: one step of one node is seen.
 const otherPace = 1.5
 
-// compared says how a predicted step compares with those measured, and whether steps became others since.
+// compared says by how much a prediction was off when it was measured, and whether steps became others since.
 func (o Overview) compared(p overlay.Prediction) string {
-	than, since := "less", ""
+	off, since := "low", ""
 	if p.PredictedSeconds > p.MeasuredSeconds {
-		than = "more"
+		off = "high"
 	}
 	switch {
 	case o.StepTime > otherPace*p.MeasuredSeconds:
-		since = " before steps became slower"
+		since = ", before steps became slower"
 	case o.StepTime > 0 && o.StepTime < p.MeasuredSeconds/otherPace:
-		since = " before steps became faster"
+		since = ", before steps became faster"
 	}
-	return fmt.Sprintf("%.0f %% %s than the %s measured%s", 100*p.Error, than, tell.Seconds(p.MeasuredSeconds), since)
+	return fmt.Sprintf("the prediction was %.0f %% too %s%s", 100*p.Error, off, since)
 }

@@ -34,7 +34,7 @@ func TestByHowMuchAStepWasPredictedWrongAndWhyIsTold(t *testing.T) {
 	s.serve("monitor", "negotiator", "planner", "restorer")
 	s.say(events.PlanMeasured, "/node/n1", "n1", &events.Pace{Node: "n1", Generation: 1, Step: 12, StepSeconds: 0.625, Steps: 10})
 	printed, _ := s.run(Status())
-	says := "250 ms a step, 500 ms predicted: 20 % less than the 625 ms measured before steps became faster"
+	says := "250 ms a step; the prediction was 20 % too low, before steps became faster"
 	if !strings.Contains(printed, says) {
 		t.Errorf("expected %q in\n%s", says, printed)
 	}
