@@ -152,6 +152,9 @@ var columns = []struct {
 	{"next step", []string{changes.Commit, changes.FirstStep}},
 }
 
+// mostHalt is of how many bytes the row of a stop or a reset tells, with the reason that somebody gave.
+const mostHalt = 60
+
 // list writes a line a change, and one for each stop and each reset, in the order of time as far as generations leave that.
 func list(w io.Writer, all []changes.Change, halts []changes.Halt) {
 	table := tell.Table(w)
@@ -162,7 +165,8 @@ func list(w io.Writer, all []changes.Change, halts []changes.Halt) {
 	fmt.Fprintln(table, "in all\tstall\tbytes\tattempts")
 	halt := func(until uint64) {
 		for len(halts) > 0 && halts[0].Generation < until {
-			fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", halts[0].Generation, clock(halts[0].At), halts[0], strings.Repeat("-\t", 8)+"-")
+			fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", halts[0].Generation, clock(halts[0].At), events.Shorten(halts[0].String(), mostHalt),
+				strings.Repeat("-\t", 8)+"-")
 			halts = halts[1:]
 		}
 	}
@@ -208,11 +212,7 @@ func sum(c changes.Change, phases []string) (seconds float64) {
 
 // detail writes all that is known of a change.
 func detail(w io.Writer, c changes.Change) {
-	what := c.What()
-	if c.IsHold() {
-		what = "the cluster holds"
-	}
-	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, what)
+	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, c.What())
 	for _, reason := range c.Reasons {
 		fmt.Fprintf(w, "  %s: %s\n", reason.Node, reason.Says)
 	}

@@ -168,16 +168,14 @@ func (e Explanation) tell(w io.Writer) {
 		fmt.Fprintf(w, "Others waited for %s in a step, at %s: %s.\n\n", e.Delay.Node, clock(e.Delay.At), e.Delay.Reason)
 	}
 	for _, change := range e.Pending {
-		says, what := "Generation %d is not there yet: %s\n", change.What()
-		switch {
-		case change.IsHold():
-			what = "the cluster holds"
-		case change.State == changes.Refused:
+		says := "Generation %d is not there yet: %s\n"
+		switch change.State {
+		case changes.Refused:
 			says = "Nothing is under way to generation %d. Refused was: %s\n"
-		case change.State == changes.Withdrawn:
+		case changes.Withdrawn:
 			says = "Nothing is under way to generation %d. Nobody asks any more for: %s\n"
 		}
-		fmt.Fprintf(w, says, change.Generation, what)
+		fmt.Fprintf(w, says, change.Generation, change.What())
 		waits(w, change)
 		attempts(w, change.Attempts, change.Held)
 		refusals(w, change.Refusals)

@@ -347,8 +347,11 @@ func (o Overview) tellChange(w io.Writer) {
 	if held != "" {
 		fmt.Fprintf(w, "held\t%s\n", held)
 	}
-	if held != "" && o.Change.IsHold() {
+	switch isHold := o.Change.IsHold(); {
+	case isHold && held != "":
 		what = ""
+	case isHold:
+		what = ": " + o.Change.Held.Reason
 	}
 	fmt.Fprintf(w, "change\tto generation %d%s; %s\n", o.Change.Generation, what, stands(*o.Change, o.Stepless))
 }

@@ -169,7 +169,7 @@ func (c Change) What() string {
 	case c.State == Refused && len(c.Changes) == 0:
 		return c.Refusals[len(c.Refusals)-1].What()
 	case c.IsHold():
-		return c.Held.Reason
+		return "the cluster holds" // Held tells why, and what to do
 	case len(c.Changes) == 0:
 		return "no change"
 	}
