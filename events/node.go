@@ -23,7 +23,9 @@ type Pulse struct {
 	Phase string `json:"phase,omitempty" is:"one=starting|computing|waiting"`
 	// Between tells that the trainer was told to train that step, and neither computes nor waits in it: its script has not begun, or does
 	// something else beside it or behind its commit.
-	Between    bool        `json:"between,omitempty"`
+	Between bool `json:"between,omitempty"`
+	// Script is why a script that knows nothing of its agent (--unchanged) does not get on; left out where nothing tells against it.
+	Script     *Script     `json:"script,omitempty"`
 	Suspicions []Suspicion `json:"suspicions,omitempty" is:"count=0..64"`
 	Left       bool        `json:"left,omitempty"` // the node has left and ends: its silence is no failure
 }
@@ -39,6 +41,21 @@ const (
 	PhaseWaiting   = "waiting"
 	PhaseBetween   = "between"
 )
+
+// Script is what an agent sees of a script that knows nothing of it, and tells no steps.
+type Script struct {
+	// Awaits are nodes without a place whose agents answer, and whose scripts may still write: this node's starts once theirs have ended.
+	Awaits []string `json:"awaits,omitempty" is:"count=0..16,each=token"`
+	// UntilSeconds is for how long that takes at most.
+	UntilSeconds float64 `json:"untilSeconds,omitempty" is:"min=0,max=1e9"`
+	// RestsSeconds is for how long its processes have neither used a processor nor written, where that is longer than usual.
+	RestsSeconds float64 `json:"restsSeconds,omitempty" is:"min=0,max=1e9"`
+	// UsualSeconds is how long the longest such rest was that ended by itself.
+	UsualSeconds float64 `json:"usualSeconds,omitempty" is:"min=0,max=1e9"`
+}
+
+// MostAwaited is how many nodes a script's agent names.
+const MostAwaited = 16
 
 // Suspicion is a node's report that a peer does not answer on the data plane.
 type Suspicion struct {

@@ -16,13 +16,14 @@ type BrokenStep struct {
 }
 
 // StepDelay says that others have waited for a node in their step for longer than three usual steps and 2 s take, though its
-// heartbeats come. It is said once of a node in a step, and nothing is done about it: the node may evaluate, or hang.
+// heartbeats come. It is said once of a node in a step, and nothing is done about it: the node may evaluate, or hang. A script that
+// knows nothing of its agent has no steps: it is said of each of its rests that is longer than usual.
 type StepDelay struct {
 	Node        string `json:"node" is:"token"`
 	Incarnation string `json:"incarnation" is:"token"`
 	Generation  uint64 `json:"generation" is:"min=1"` // of the plan under which they train
 	Step        uint64 `json:"step"`                  // completed steps of those who wait
-	By          string `json:"by" is:"token"`         // who waits longest
+	By          string `json:"by" is:"token"`         // who waits longest; the node itself where its agent sees that its script rests
 	// Phase is what the node does meanwhile, as in its heartbeats, or between: it is told to train, and its script does something else. It
 	// is left out where its agent does not know.
 	Phase         string  `json:"phase,omitempty" is:"one=computing|between"`

@@ -75,6 +75,13 @@ func (s *Session) Computed(seconds float64) {
 	})
 }
 
+// Scripted tells why a script that knows nothing of its agent does not get on; nil: nothing tells against it.
+func (s *Session) Scripted(script *events.Script) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.pulses.next.Script = script
+}
+
 // Suspect tells that a peer does not answer on the data plane, at once.
 func (s *Session) Suspect(node string, refused bool, reason string) {
 	s.mutex.Lock()

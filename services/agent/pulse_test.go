@@ -23,6 +23,36 @@ func TestHeartbeatsWithoutAConnectionAreNoNewsBesideItsEnd(t *testing.T) {
 	}
 }
 
+func TestAHeartbeatTellsWhyAScriptThatKnowsNothingOfItsAgentDoesNotGetOn(t *testing.T) {
+	h := newHub(t)
+	h.join("n1")
+	heard, err := h.bus.Conn().SubscribeSync(events.PulseSubject("c", "n1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := func(isAwaited func(*events.Script) bool) {
+		t.Helper()
+		for until := time.Now().Add(10 * time.Second); time.Now().Before(until); {
+			message, err := heard.NextMsg(10 * time.Second)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var pulse events.Pulse
+			if err := json.Unmarshal(message.Data, &pulse); err != nil || pulse.Validate() != nil {
+				t.Fatal(err, pulse.Validate())
+			}
+			if isAwaited(pulse.Script) {
+				return
+			}
+		}
+		t.Fatal("no heartbeat tells it")
+	}
+	h.sessions[0].Scripted(&events.Script{RestsSeconds: 61})
+	next(func(script *events.Script) bool { return script != nil && script.RestsSeconds == 61 })
+	h.sessions[0].Scripted(nil)
+	next(func(script *events.Script) bool { return script == nil })
+}
+
 // Who joined and hung in its first step was not found: it passed for one in an old step.
 func TestAHeartbeatTellsTheStepThatThePlanGoesOnFrom(t *testing.T) {
 	h := newHub(t)

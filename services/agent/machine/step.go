@@ -88,9 +88,10 @@ func (m *Machine) Late() []Action {
 	return m.act()
 }
 
-// stepDelayed hears that the others wait for this node in their step.
+// stepDelayed hears that the others wait for this node in their step. By its own word its script rests, which its agent has logged.
 func (m *Machine) stepDelayed(_ events.Event, delay events.StepDelay) {
-	if delay.Node == m.settings.Node && delay.Incarnation == m.incarnation && delay.Generation == m.generation() && m.trainer == training {
+	isOurs := delay.Node == m.settings.Node && delay.Incarnation == m.incarnation && delay.Generation == m.generation()
+	if isOurs && delay.By != delay.Node && m.trainer == training {
 		m.do(Awaited{Step: delay.Step, Reason: delay.Reason})
 	}
 }

@@ -41,6 +41,7 @@ func TestATrainerForWhichTheOthersWaitInTheirStepIsNamedToWhoReadsItsLog(t *test
 		func(d *events.StepDelay) { d.Node = "n2" },
 		func(d *events.StepDelay) { d.Incarnation = "older" },
 		func(d *events.StepDelay) { d.Generation = 2 },
+		func(d *events.StepDelay) { d.By = "n1" },
 	} {
 		changed := delay
 		other(&changed)

@@ -57,3 +57,40 @@ func TestWhoKeepsOthersWaitingInOneStepAndInALaterOneIsNamedInBoth(t *testing.T)
 		t.Errorf("expected n2 to be named in both steps, got %+v", said)
 	}
 }
+
+func TestAScriptThatRestsIsNamedOnceForEachRestAndNotForEachHeartbeat(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	beats := func(seconds int, rests func(second int) float64) (said []events.StepDelay) {
+		w.said = nil
+		for second := range seconds {
+			for _, name := range w.names() {
+				node := w.nodes[name]
+				node.number++
+				beat := events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Generation: 2}
+				if seconds := rests(second); name == "n2" && seconds > 0 {
+					beat.Script = &events.Script{RestsSeconds: seconds, UsualSeconds: 3}
+				}
+				w.note(w.machine.Pulse(beat, 0, w.now))
+			}
+			w.now = w.now.Add(time.Second)
+			w.note(w.machine.Tick(w.now))
+		}
+		for _, event := range w.said {
+			if told, err := events.Open[events.StepDelay](event); event.Kind == events.StepDelayed && err == nil {
+				said = append(said, told)
+			}
+		}
+		return said
+	}
+	said := beats(300, func(second int) float64 { return float64(60 + second) })
+	if len(said) != 1 || said[0].Node != "n2" || said[0].By != "n2" ||
+		said[0].Reason != "its script has neither used a processor nor written for 60 s; the longest such time before was 3 s" {
+		t.Errorf("%+v", said)
+	}
+	if said := beats(120, func(second int) float64 { return float64(second % 2) }); len(said) > 0 {
+		t.Errorf("an agent that tells of one now, and of none then, has it said %d times", len(said))
+	}
+	if said := beats(120, func(second int) float64 { return max(0, float64(second)-100) }); len(said) != 1 {
+		t.Errorf("its next rest is said %d times", len(said))
+	}
+}

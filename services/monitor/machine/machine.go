@@ -90,6 +90,7 @@ type node struct {
 	tried       float64  // when witnesses were last asked for it
 	rounds      int      // of witnesses that were asked for it
 	ended       bool     // the agent beside it saw its process end
+	rested      float64  // when its agent told last that its script rests; zero: it never did
 	gone        *float64 // since when the hub has nobody to ask; nil while it has
 }
 

@@ -38,12 +38,22 @@ func (m *Machine) Pulse(pulse events.Pulse, waited time.Duration, at time.Time) 
 	for _, suspicion := range pulse.Suspicions {
 		m.suspicion(now, pulse.Node, suspicion)
 	}
-	if !cleared {
-		return nil
+	var said []events.Event
+	if cleared {
+		said = append(said, m.sayNode(at, events.NodeCleared, known, detect.Verdict{Node: pulse.Node}, "heartbeats again"))
 	}
-	verdict := detect.Verdict{Node: pulse.Node}
-	return []events.Event{m.sayNode(at, events.NodeCleared, known, verdict, "heartbeats again")}
+	if script := pulse.Script; counted && script != nil && script.RestsSeconds > 0 && pulse.Generation > 0 {
+		if known.rested == 0 || now-known.rested > restAgain {
+			said = append(said, m.sayRests(at, known, pulse))
+		}
+		known.rested = now
+	}
+	return said
 }
+
+// restAgain is after how many seconds in which no heartbeat told of one a script's rest is another: an agent that tells of one now, and of
+// none then, is not to fill the log.
+const restAgain = 60
 
 // phaseOf returns what the trainer does, by its heartbeat.
 func phaseOf(pulse events.Pulse) detect.Phase {
@@ -181,6 +191,17 @@ func (m *Machine) sayDelayed(at time.Time, delay detect.Delay) events.Event {
 		Phase: phaseNames[delay.Phase], WaitedSeconds: delay.WaitedSeconds, UsualSeconds: delay.UsualSeconds,
 		Reason: fmt.Sprintf("%s has waited for it for %.1f s, %.3g s is usual%s",
 			delay.By, delay.WaitedSeconds, delay.UsualSeconds, doings[delay.Phase]),
+	})
+}
+
+// sayRests says that a script that knows nothing of its agent rests, as that sees.
+func (m *Machine) sayRests(at time.Time, known *node, pulse events.Pulse) events.Event {
+	script := pulse.Script
+	return m.speaker.First(at, beat(known), events.StepDelayed, pulse.Node, &events.StepDelay{
+		Node: pulse.Node, Incarnation: known.Incarnation, Generation: pulse.Generation, Step: pulse.Step, By: pulse.Node,
+		WaitedSeconds: script.RestsSeconds, UsualSeconds: script.UsualSeconds,
+		Reason: fmt.Sprintf("its script has neither used a processor nor written for %.0f s; the longest such time before was %.0f s",
+			script.RestsSeconds, script.UsualSeconds),
 	})
 }
 

@@ -23,10 +23,13 @@ func scriptsOf(crew []events.Member) (scripts []fence.Script) {
 // up with the step, or where another plan is to take over.
 func (s *standIn) awaitAbsent(step context.Context) bool {
 	wait, told := s.scripts.Wait(), false
+	defer s.session.Scripted(nil)
 	for !wait.Over(time.Now()) {
 		next := time.After(fence.HearEvery)
 		s.hear(step, wait)
-		if answering := wait.Answering(time.Now()); len(answering) > 0 && !told {
+		answering := wait.Answering(time.Now())
+		s.session.Scripted(awaiting(answering, time.Now()))
+		if len(answering) > 0 && !told {
 			told = true
 			slog.Warn("the script is not started yet: its place was made without a node whose agent answers, and whose script may "+
 				"still write", "node", answering[0].Node, "of", len(answering), "until", answering[0].Until.Format(time.TimeOnly))
@@ -44,6 +47,19 @@ func (s *standIn) awaitAbsent(step context.Context) bool {
 		}
 	}
 	return step.Err() == nil
+}
+
+// awaiting is what the others are told of a script that is not started yet; nil where nobody is known to be waited for.
+func awaiting(answering []fence.Absent, now time.Time) *events.Script {
+	if len(answering) == 0 {
+		return nil
+	}
+	told := &events.Script{}
+	for _, one := range answering[:min(len(answering), events.MostAwaited)] {
+		told.Awaits = append(told.Awaits, one.Node)
+		told.UntilSeconds = max(told.UntilSeconds, one.Until.Sub(now).Seconds())
+	}
+	return told
 }
 
 // hear asks a round of agents.

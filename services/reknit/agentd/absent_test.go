@@ -3,6 +3,7 @@ package agentd
 import (
 	"context"
 	"net"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func memberAt(watch *links.Watch, node string) events.Member {
 func TestScriptsAreWaitedForThoughThePlaceBeforeWasNeverOffered(t *testing.T) {
 	w1, w2, w3 := watchOf(t, "n1"), watchOf(t, "n2"), watchOf(t, "n3")
 	n1, n2, n3 := memberAt(w1, "n1"), memberAt(w2, "n2"), memberAt(w3, "n3")
-	s := &standIn{config: Config{Node: "n1"}, watch: w1, places: make(chan place, 1)}
+	s := &standIn{config: Config{Node: "n1"}, watch: w1, places: make(chan place, 1), session: new(agent.Session)}
 	for i, members := range [][]events.Member{{n1, n2, n3}, {n1, n2}, {n1}} {
 		s.takeUp(agent.Orders{Plan: planOf(uint64(i+1), members...), Switched: true, Step: t.Context()})
 		if halts := <-s.places; len(halts.crew) > 0 || s.offered {
@@ -53,6 +54,8 @@ func TestScriptsAreWaitedForThoughThePlaceBeforeWasNeverOffered(t *testing.T) {
 	s.hear(t.Context(), wait)
 	if answering := wait.Answering(time.Now()); len(answering) != 1 || answering[0].Node != "n2" {
 		t.Errorf("waits for %+v, expected n2", answering)
+	} else if told := awaiting(answering, time.Now()); !slices.Equal(told.Awaits, []string{"n2"}) || told.UntilSeconds < 50 {
+		t.Errorf("the others are told %+v", told)
 	}
 	over, end := context.WithCancel(t.Context())
 	end()

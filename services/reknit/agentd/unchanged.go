@@ -13,8 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/agent/fence"
+	"github.com/reknit/reknit/services/agent/rest"
 )
 
 // unchanged is the parent of a script that knows nothing of the agent: it starts it with its rank in each plan.
@@ -35,6 +37,9 @@ type unchanged struct {
 	failed   bool             // the last by itself
 	deadline <-chan time.Time // of the leave; nil: nobody asked for it
 	hurried  bool             // it was asked for again
+	looks    <-chan time.Time // at what the script has used
+	watch    rest.Watch
+	rests    bool // the others were told that it does
 }
 
 // errDone says that there is nothing left to do.
@@ -62,7 +67,7 @@ func RunUnchanged(
 	}
 	u := &unchanged{
 		input: inputOf(os.Stdin), config: config, command: command, most: restarts, restarts: restarts, signals: signals,
-		standIn: beginStandIn(ctx, config, scriptOf(command)),
+		standIn: beginStandIn(ctx, config, scriptOf(command)), looks: time.Tick(rest.LookEvery),
 	}
 	for err == nil {
 		err = u.turn()
@@ -118,9 +123,42 @@ func (u *unchanged) turn() error {
 		return err
 	case signal := <-u.signals:
 		return u.ask(signal)
+	case <-u.looks:
+		u.look()
+		return nil
 	case <-u.deadline:
 		return errDone
 	}
+}
+
+// look tells the others where the script rests for longer than usual. Nobody ends it: it may wait for another's.
+func (u *unchanged) look() {
+	rests := time.Duration(0)
+	if u.child != nil {
+		if used, isKnown := usedBy(u.child.pid()); isKnown {
+			rests = u.watch.Look(time.Now(), used)
+		}
+	}
+	switch {
+	case rests > 0 && !u.rests:
+		slog.Warn("the script has neither used a processor nor written for longer than usual: it hangs, or waits for another's",
+			"pid", u.child.pid(), "for", rests.String(), "usual", u.watch.Usual().String(),
+			"do", "look at its log and at reknit status; kill it if it hangs, and all are started again, from their checkpoint")
+	case rests == 0 && u.rests:
+		slog.Info("the script rests no more")
+	}
+	if rests > 0 || u.rests {
+		u.standIn.session.Scripted(restingFor(rests, u.watch.Usual()))
+	}
+	u.rests = rests > 0
+}
+
+// restingFor is what the others are told of a script that rests; nil where it does not.
+func restingFor(rests, usual time.Duration) *events.Script {
+	if rests == 0 {
+		return nil
+	}
+	return &events.Script{RestsSeconds: rests.Seconds(), UsualSeconds: usual.Seconds()}
 }
 
 // take ends the script, and starts it in its next place. One that has ended well is started again, too: the others' were
@@ -142,6 +180,7 @@ func (u *unchanged) take(next place) error {
 	var err error
 	u.child, err = begin(u.command, u.environment(), u.input)
 	if err == nil {
+		u.watch.Begin()
 		u.started++
 		slog.Info("the script runs", "pid", u.child.pid(), "rank", next.rank, "world", len(next.crew),
 			"master", next.host+":"+next.port, "restarts left", u.restarts)

@@ -165,7 +165,11 @@ func (e Explanation) tell(w io.Writer) {
 		fmt.Fprintf(w, "%s. The last plan was that of generation %d.\n\n", capital(rest), e.Plan.Generation)
 	}
 	if e.Delay != nil && e.End == nil && e.Stop == nil && e.Reset == nil {
-		fmt.Fprintf(w, "Others waited for %s in a step, at %s: %s.\n\n", e.Delay.Node, clock(e.Delay.At), e.Delay.Reason)
+		says := "Others waited for %s in a step, at %s: %s.\n\n"
+		if e.Delay.By == e.Delay.Node {
+			says = "The script of %s did nothing, at %s: %s.\n\n"
+		}
+		fmt.Fprintf(w, says, e.Delay.Node, clock(e.Delay.At), e.Delay.Reason)
 	}
 	for _, change := range e.Pending {
 		says := "Generation %d is not there yet: %s\n"

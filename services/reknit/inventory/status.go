@@ -211,6 +211,9 @@ func (o *Overview) takeNode(node overlay.Node) {
 	if (node.State == overlay.Joining || node.State == overlay.Starting) && waits(node) != "" {
 		o.Waiting = append(o.Waiting, node.Node+": "+node.Reason)
 	}
+	if node.Pulse != nil && node.Pulse.Script != nil && len(node.Pulse.Script.Awaits) > 0 {
+		o.Waiting = append(o.Waiting, node.Node+": "+node.Reason)
+	}
 	o.Step = max(o.Step, node.Step)
 	if node.Pulse != nil {
 		o.takePulse(node)

@@ -227,6 +227,27 @@ func TestAScriptThatHangsAloneIsNotWell(t *testing.T) {
 	}
 }
 
+// Nobody said a word of a script that hung under --unchanged, or that waited for another's.
+func TestAScriptUnchangedThatRestsIsNotWellAndOneThatWaitsForAnothersSaysFor(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	beats := func(node string, script *events.Script) {
+		s.beatWith(func(number uint64) events.Pulse {
+			return events.Pulse{Number: number, Generation: 1, Step: 2, Script: script}
+		}, node)
+	}
+	beats("n1", &events.Script{RestsSeconds: 75, UsualSeconds: 3})
+	beats("n2", &events.Script{Awaits: []string{"n9"}, UntilSeconds: 48.2})
+	beats("n3", nil)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	printed, err := s.run(Status())
+	if !errors.As(err, &tell.NotWell{}) ||
+		!strings.Contains(err.Error(), "the script of n1 does nothing: it has neither used a processor nor written for 75 s. It hangs, or") ||
+		!strings.Contains(printed, "waits       n2: its script starts once those of n9 have ended, whose agents answer: within 48 s\n") {
+		t.Errorf("ends with %v\n%s", err, printed)
+	}
+}
+
 func TestWhoeverOthersWaitForInTheirStepIsNamedWithWhatItDoes(t *testing.T) {
 	s := newSite(t)
 	s.plan()

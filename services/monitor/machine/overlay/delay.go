@@ -14,15 +14,19 @@ import (
 // Delay is that others wait for a node in their step, and since when.
 type Delay struct {
 	events.StepDelay
-	Since time.Time `json:"since"`
+	Since time.Time `json:"since,omitzero"` // left out of a script that rests, as its agent tells
 }
+
+// Rests reports whether it is of a script that knows nothing of its agent, which sees that it does nothing.
+func (d Delay) Rests() bool { return d.By == d.Node }
 
 // does says what a node does while others wait for it, behind its name.
 var does = map[string]string{events.PhaseBetween: " (between steps)", events.PhaseComputing: " (computes)"}
 
-// takeDelay notes that others wait for a node. Only the last of a node counts.
+// takeDelay notes that others wait for a node. Only the last of a node counts. Heartbeats tell for how long a script rests.
 func (o *Overlay) takeDelay(event events.Event) {
-	if told, err := events.Open[events.StepDelay](event); err == nil && (o.plan == nil || told.Generation >= o.plan.Generation) {
+	told, err := events.Open[events.StepDelay](event)
+	if err == nil && told.By != told.Node && (o.plan == nil || told.Generation >= o.plan.Generation) {
 		o.delays[told.Node] = Delay{told, event.Logged.Add(-time.Duration(told.WaitedSeconds * float64(time.Second)))}
 	}
 }
@@ -33,9 +37,13 @@ func (o *Overlay) forgetDelays() {
 }
 
 // Delays returns for whom others still wait, the longest first: those who take part, as the same process, and whose heartbeats tell
-// neither that they wait themselves nor that they are past the step.
+// neither that they wait themselves nor that they are past the step. Those whose agents tell that their scripts rest are among them.
 func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 	for _, node := range nodes {
+		if rests, is := node.rests(); is {
+			delays = append(delays, Delay{StepDelay: rests})
+			continue
+		}
 		told, is := o.delays[node.Node]
 		if !is || node.Pulse == nil || node.Incarnation != told.Incarnation || node.State == Lost || node.State == Ended {
 			continue
@@ -44,8 +52,42 @@ func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 			delays = append(delays, told)
 		}
 	}
-	slices.SortStableFunc(delays, func(a, b Delay) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Node, b.Node)) })
+	slices.SortStableFunc(delays, func(a, b Delay) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.WaitedSeconds, a.WaitedSeconds), cmp.Compare(a.Node, b.Node))
+	})
 	return delays
+}
+
+// rests returns what the agent of a node that trains tells of a script that rests.
+func (n Node) rests() (told events.StepDelay, is bool) {
+	if n.Pulse == nil || n.Pulse.Script == nil || n.Pulse.Script.RestsSeconds == 0 || n.State == Lost || n.State == Ended {
+		return events.StepDelay{}, false
+	}
+	return events.StepDelay{
+		Node: n.Node, Incarnation: n.Incarnation, Generation: n.Pulse.Generation, Step: n.Pulse.Step, By: n.Node,
+		WaitedSeconds: n.Pulse.Script.RestsSeconds, UsualSeconds: n.Pulse.Script.UsualSeconds, Reason: saysScript(*n.Pulse.Script),
+	}, true
+}
+
+// saysScript tells why a script that knows nothing of its agent does not get on; empty where nothing tells against it.
+func saysScript(script events.Script) string {
+	switch {
+	case len(script.Awaits) > 0:
+		return fmt.Sprintf("its script starts once those of %s have ended, whose agents answer: within %.0f s", listed(script.Awaits),
+			script.UntilSeconds)
+	case script.RestsSeconds > 0:
+		return fmt.Sprintf("its script has neither used a processor nor written for %.0f s", script.RestsSeconds)
+	}
+	return ""
+}
+
+// listed names some nodes, and how many there are beside.
+func listed(nodes []string) string {
+	says := strings.Join(nodes[:min(mostNamed, len(nodes))], ", ")
+	if more := len(nodes) - mostNamed; more > 0 {
+		says += fmt.Sprintf(" and %d more", more)
+	}
+	return says
 }
 
 // A step counts as late after several usual ones: some evaluate or save in between.
@@ -71,16 +113,16 @@ func SaysDelays(delays []Delay, now time.Time) string {
 		return ""
 	}
 	var names []string
-	for _, delay := range delays[:min(mostNamed, len(delays))] {
+	for _, delay := range delays {
 		names = append(names, delay.Node+does[delay.Phase])
 	}
-	more := ""
-	if others := len(delays) - mostNamed; others > 0 {
-		more = fmt.Sprintf(" and %d more", others)
+	if longest := delays[0]; longest.Rests() {
+		return fmt.Sprintf("the script of %s does nothing: it has neither used a processor nor written for %.0f s", listed(names),
+			longest.WaitedSeconds)
 	}
 	usual := time.Duration(delays[0].UsualSeconds * float64(time.Second)).Round(time.Millisecond)
-	return fmt.Sprintf("no step for %v, %v is usual: %s waits for %s%s", now.Sub(delays[0].Since).Round(time.Second), usual,
-		delays[0].By, strings.Join(names, ", "), more)
+	return fmt.Sprintf("no step for %v, %v is usual: %s waits for %s", now.Sub(delays[0].Since).Round(time.Second), usual,
+		delays[0].By, listed(names))
 }
 
 const mostNamed = 3 // in a line

@@ -62,3 +62,24 @@ func TestAStepIsLateOnceItTakesLongerThanUsualAndThatIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// Its process lives and its agent's heartbeats come: nobody ever said a word of it.
+func TestAScriptThatRestsIsToldForAsLongAsItsAgentTellsSo(t *testing.T) {
+	o := New()
+	node := func(name string, script *events.Script) Node {
+		return Node{Node: name, State: Training, Pulse: &events.Pulse{Generation: 1, Script: script}}
+	}
+	rests := func(seconds float64) *events.Script { return &events.Script{RestsSeconds: seconds} }
+	const does = " does nothing: it has neither used a processor nor written for "
+	for expected, nodes := range map[string][]Node{
+		"":                                {node("a", nil), node("b", &events.Script{Awaits: []string{"c"}, UntilSeconds: 9})},
+		"the script of b" + does + "65 s": {node("a", nil), node("b", rests(65))},
+		"the script of c, a, b and 1 more" + does + "70 s": {
+			node("a", rests(65)), node("b", rests(65)), node("c", rests(70)), node("d", rests(61)),
+		},
+	} {
+		if found := SaysDelays(o.Delays(nodes), time.Now()); found != expected {
+			t.Errorf("it says %q, expected %q", found, expected)
+		}
+	}
+}

@@ -218,6 +218,9 @@ func (o *Overlay) member(member events.Member, places map[string]events.Place, p
 		node.Joined = told.joined
 	}
 	o.judge(&node)
+	if node.State == Training && node.Pulse != nil && node.Pulse.Script != nil {
+		node.Reason = saysScript(*node.Pulse.Script)
+	}
 	return node
 }
 

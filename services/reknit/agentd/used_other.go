@@ -1,0 +1,8 @@
+//go:build !linux
+
+package agentd
+
+import "github.com/reknit/reknit/services/agent/rest"
+
+// usedBy is not known: only Linux tells what processes write.
+func usedBy(int) (rest.Used, bool) { return rest.Used{}, false }
