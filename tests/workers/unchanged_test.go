@@ -4,6 +4,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -326,4 +327,28 @@ func TestAScriptThatJoinsIsToldNotToBeStartedAsOneThatDoesNot(t *testing.T) {
 	if err == nil || !strings.Contains(string(said), "leave the flag out") {
 		t.Errorf("it ended with %v and says %s", err, said)
 	}
+}
+
+// Its agent's heartbeats came, and nobody said a word of it for ever.
+func TestScriptsOfWhichOneHangsAreNamedAndNotKilled(t *testing.T) {
+	t.Parallel()
+	p := newPlain(t, 2)
+	first, second := p.join("n1"), p.join("n2")
+	p.together(first, second)
+	first.signal(first.pid, syscall.SIGSTOP) // and the other waits for it
+	for _, node := range []string{"n1", "n2"} {
+		ofIt := func(event events.Event) bool { return event.Subject == node }
+		delay, err := events.Open[events.StepDelay](p.awaitEvent(events.StepDelayed, ofIt))
+		if err != nil || delay.By != node || delay.WaitedSeconds < 60 {
+			t.Errorf("of %s is said %+v, %v", node, delay, err)
+		}
+	}
+	says, err := p.run("status")
+	names := regexp.MustCompile("the script of n[12], n[12] does nothing: it has neither used a processor nor written for ")
+	if err == nil || !names.MatchString(says) {
+		t.Errorf("status ends with %v, and says %s", err, says)
+	}
+	first.signal(first.pid, syscall.SIGCONT)
+	p.together(first, second)
+	p.finish(first, second)
 }
