@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,6 +76,41 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 	exit := c.awaitEvent(events.NodeExited, func(events.Event) bool { return true })
 	if told, err := events.Open[events.Exit](exit); err != nil || told.Keeps {
 		t.Errorf("the cluster is told %+v, %v: expected that the agent keeps nothing", told, err)
+	}
+}
+
+// It was killed after a second, in the middle of its file.
+func TestASecondSignalHasTheOthersGoOnAtOnceAndTheScriptSaveItsFile(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, endless)
+	said, errors, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errors.Close()
+	c.errors = errors
+	saved := filepath.Join(t.TempDir(), "saved")
+	c.script = []string{"python3", "-c", `import os, signal, sys, time
+import worker
+def save(*_):
+    time.sleep(4)
+    open(sys.argv[1], "w").close()
+    os._exit(3)
+signal.signal(signal.SIGTERM, save)
+worker.main()`, saved}
+	w := c.start("n1")
+	w.untilWorld(1)
+	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
+	c.hear(said, "A second signal within 10s ends it at once", "Two signals within 10s end it anyway")
+	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
+	c.hear(said, "it has 30s to save")
+	c.awaitEvent(events.NodeExited, func(events.Event) bool { return true })
+	if _, err := os.Stat(saved); err == nil {
+		t.Error("the others waited until it had saved")
+	}
+	w.untilItsEnd()
+	if _, err := os.Stat(saved); err != nil {
+		t.Errorf("it has not saved: %v", err)
 	}
 }
 

@@ -116,11 +116,15 @@ func TestNothingIsKeptOfAScriptThatEndedWellOrThatLives(t *testing.T) {
 func TestNothingIsKeptOfAScriptWhoseAgentEndsWithItAndNobodyIsToldOtherwise(t *testing.T) {
 	r := newRig(t)
 	r.trainAStep()
-	r.server.Forget()
-	r.server.Gone("signal: killed", -1)
-	if exit := await[events.Exit](r, events.NodeExited); exit.Keeps || exit.Expected {
-		t.Errorf("it says %+v: expected an end of which nothing is kept", exit)
+	r.server.GiveUp("a second signal ends it: interrupt")
+	if exit := await[events.Exit](r, events.NodeExited); exit.Keeps || exit.Expected || !strings.Contains(exit.Reason, "second signal") {
+		t.Errorf("it says %+v: expected an end of which nothing is kept, while the script saves", exit)
 	}
+	status, answer := r.call(r.dial(), "POST", "/v1/join", []byte(usualJoin))
+	if status != http.StatusNotFound || !strings.Contains(string(answer), "told to end") {
+		t.Errorf("its next join is answered with %d %s", status, answer)
+	}
+	r.server.Gone("signal: killed", -1)
 	if left, _ := filepath.Glob(filepath.Join(r.state, folderPrefix+"*")); len(left) != 0 {
 		t.Errorf("there are %q", left)
 	}

@@ -165,8 +165,14 @@ func (s *Server) Leave(reason string, deadline time.Duration) {
 	}
 }
 
-// Forget has nothing be kept of what trainers leave from now on, for the agent ends with them.
-func (s *Server) Forget() { s.config.forgets.Store(true) }
+// GiveUp has the cluster do without all trainers, though their processes may run on for a while. Nothing is kept of what they leave, for
+// the agent ends with them, and none joins again.
+func (s *Server) GiveUp(how string) {
+	s.config.forgets.Store(true)
+	for _, t := range s.all() {
+		t.tellExit(how, -1)
+	}
+}
 
 // Stay takes the wish to leave back for trainers to come.
 func (s *Server) Stay() {
@@ -351,6 +357,9 @@ func (s *Server) reserve(joining Joining) (*holder, error) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	node := joining.Node
+	if s.config.forgets.Load() {
+		return nil, failure{http.StatusNotFound, "the agent ends with its trainer, which was told to end", "save what is to stay, and end"}
+	}
 	if len(s.trainers)+len(s.joining) >= MostTrainers {
 		return nil, errOrder{fmt.Sprintf("%d trainers have joined", MostTrainers), "start another agent"}
 	}

@@ -350,15 +350,23 @@ const tellTimeout = 2 * time.Second // while the hub is away, the trainer's sile
 
 // exited tells the cluster that the trainer is gone.
 func (t *trainer) exited(how exit) {
+	if !t.keeps {
+		t.tellExit(how.how, how.code)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
 	defer cancel()
-	var err error
-	if t.keeps { // a holder leaves what it keeps
-		err = t.session.Failed(ctx, how.how, how.code, how.inStep, t.state == nil || t.state.leaves())
-	} else {
-		err = t.session.Exited(ctx, how.how, how.code)
-	}
+	err := t.session.Failed(ctx, how.how, how.code, how.inStep, t.state == nil || t.state.leaves()) // a holder leaves what it keeps
 	if err != nil {
+		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
+	}
+}
+
+// tellExit tells the cluster that the process is gone, or as good as gone, with what it held: once.
+func (t *trainer) tellExit(how string, code int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
+	defer cancel()
+	if err := t.session.Exited(ctx, how, code); err != nil {
 		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
 	}
 }

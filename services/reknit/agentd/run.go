@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/reknit/reknit/services/agent/fence"
 	"github.com/reknit/reknit/services/agent/local"
 )
 
@@ -21,8 +22,6 @@ const (
 	longestWait = 30 * time.Second
 
 	holdQuiet = 2 * time.Second // for a look at whether others need what a trainer left
-
-	lastWords = time.Second // of a trainer that a second signal ends: Python in the middle of a call does not hear it
 
 	soundAfter = 5 * time.Minute // a trainer that ran so long has all its restarts again
 )
@@ -164,6 +163,7 @@ func (p *parent) once() (status int, err error) {
 			p.hearRefusal()
 			p.ask(signal)
 		case <-p.killed:
+			slog.Warn("the trainer has not ended in its time to save, and is killed", "pid", p.child.pid(), "after", fence.Grace.String())
 			p.child.signal(syscall.SIGKILL)
 		case <-p.stuck:
 			slog.Warn("the trainer hangs, and is killed", "pid", p.child.pid())
@@ -202,11 +202,12 @@ func (p *parent) hearRefusal() {
 	}
 }
 
-const keepsNothing = "the trainer ends now, and its agent with it, which keeps nothing of what the trainer held: it comes from others " +
-	"that hold it, or from a snapshot"
+var keepsNothing = "the others go on without the trainer. The signal goes to it, and it has " + fence.Grace.String() + " to save what it " +
+	"likes; a third signal kills it. Its agent ends with it, and keeps nothing of what it held: that comes from others that hold it, or " +
+	"from a snapshot"
 
-// ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal itself; whoever was
-// asked before ends, whether it hears or not.
+// ask has a trainer leave the cluster. One that takes no part in it, and one that was asked before, hears the signal itself; the cluster
+// does without the latter at once. The signal after one that went to the trainer kills it: Python in the middle of a call hears none.
 func (p *parent) ask(signal os.Signal) {
 	if !p.asked && !p.leaving && p.server.Trainers() > 0 {
 		p.leaving, p.wished = true, time.Now()
@@ -218,15 +219,18 @@ func (p *parent) ask(signal os.Signal) {
 	}
 	switch {
 	case p.asked:
+		slog.Warn("the trainer is killed: it was told to end before", "signal", signal)
 		p.child.signal(syscall.SIGKILL)
 	case p.leaving:
 		slog.Warn(keepsNothing, "signal", signal)
-		p.server.Forget()
-		p.killed = time.After(lastWords)
+		p.killed = time.After(fence.Grace)
 	}
 	p.asked = true
 	if number, ok := signal.(syscall.Signal); ok {
 		p.child.signal(number)
+	}
+	if p.leaving {
+		p.server.GiveUp("a second signal ends it: " + signal.String())
 	}
 }
 

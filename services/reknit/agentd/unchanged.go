@@ -36,7 +36,7 @@ type unchanged struct {
 	started  int              // times
 	failed   bool             // the last by itself
 	deadline <-chan time.Time // of the leave; nil: nobody asked for it
-	hurried  bool             // it was asked for again
+	ending   bool             // the script is to end for good, by a signal
 	looks    <-chan time.Time // at what the script has used
 	watch    rest.Watch
 	rests    bool // the others were told that it does
@@ -199,28 +199,26 @@ func (u *unchanged) fence() error {
 	return done
 }
 
-// halt ends the script, if it runs: with SIGTERM, and with SIGKILL where its grace is over or who started it wants it gone at
-// once. It returns errDone where nothing is to come after it.
+// halt ends the script, if it runs: with SIGTERM, and with SIGKILL where its grace is over or another signal comes after the one that
+// ends it. It returns errDone where nothing is to come after it.
 func (u *unchanged) halt() (done error) {
 	if u.child == nil {
 		return nil
 	}
 	u.child.signal(syscall.SIGTERM)
-	patience := fence.Grace
-	if u.hurried {
-		patience = lastWords
-	}
-	killed := time.After(patience)
+	killed := time.After(fence.Grace)
 	for u.child != nil {
 		select {
 		case u.exit = <-u.child.ended:
 			u.child = nil
 		case signal := <-u.signals:
-			if done = u.ask(signal); done != nil {
+			if u.ending {
+				slog.Warn("the script is killed: it was told to end before", "signal", signal)
 				u.child.signal(syscall.SIGKILL)
 			}
+			done = u.ask(signal)
 		case <-killed:
-			slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", u.child.pid(), "after", patience.String())
+			slog.Warn("the script has not ended upon SIGTERM, and is killed", "pid", u.child.pid(), "after", fence.Grace.String())
 			u.child.signal(syscall.SIGKILL)
 		}
 	}
@@ -249,13 +247,18 @@ func (u *unchanged) end(exit end) error {
 	return nil
 }
 
-// ask has the node leave the cluster. A node that is asked again or is alone ends at once.
+// ask has the node leave the cluster. The script of a node that is asked again or is alone is to end at once.
 func (u *unchanged) ask(signal os.Signal) error {
-	if u.hurried = u.deadline != nil; u.hurried || len(u.place.crew) < 2 {
+	if u.deadline != nil || len(u.place.crew) < 2 {
+		if !u.ending && u.child != nil {
+			slog.Warn("the script is told to end (SIGTERM), and has "+fence.Grace.String()+" to save; another signal kills it",
+				"signal", signal)
+		}
+		u.ending = true
 		return errDone
 	}
-	slog.Warn("the script ends once the cluster does without it, after "+leaveDeadline.String()+" at most; a second signal ends it at once",
-		"signal", signal)
+	slog.Warn("the script ends once the cluster does without it, after "+leaveDeadline.String()+" at most; a second signal tells it to "+
+		"end at once, and a third kills it", "signal", signal)
 	u.deadline = time.After(leaveDeadline)
 	u.standIn.session.Leave(askedToGo, leaveDeadline)
 	return nil
