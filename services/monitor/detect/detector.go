@@ -85,6 +85,7 @@ type Verdict struct {
 	WaitedSeconds float64 // that others waited for its trainer, which hangs
 	Evidence      bool    // a reset and nobody at the hub, rather than silent for longer than the timeout
 	Stalled       bool    // a witness found that its host accepts connections
+	StallSeconds  float64 // of the longest stall that ended by itself, because of which a stalled node was waited for longer; zero: it was not
 	Site          Site    // that is silent as a whole; of a lost node, where it stood
 }
 
@@ -111,6 +112,7 @@ type Detector struct {
 	correlated float64 // seconds for which correlated silence has been excused
 	sites      map[string]*site
 	stall      float64          // seconds that the longest stall which ended by itself still counts for
+	stalls     float64          // that ended so, as far as they still count
 	given      map[string]given // by node: those that were given up while they were stalled, and may yet teach something
 }
 
@@ -140,7 +142,7 @@ type node struct {
 func New(settings Settings, memory Memory) *Detector {
 	d := &Detector{
 		settings: settings, nodes: map[string]*node{}, sites: map[string]*site{}, given: map[string]given{},
-		stall: memory.StallSeconds,
+		stall: memory.StallSeconds, stalls: memory.Stalls,
 	}
 	for name, excused := range memory.Sites {
 		d.sites[name] = &site{Site: Site{Name: name}, suspected: true, excused: excused}
@@ -300,6 +302,9 @@ func (d *Detector) lose(now float64, names []string) (verdicts []Verdict) {
 		}
 		if verdict.Stalled {
 			d.given[name] = given{n.incarnation, n.heard}
+		}
+		if verdict.Stalled && d.patience() > n.timeout {
+			verdict.StallSeconds = d.stall
 		}
 		delete(d.nodes, name)
 		verdicts = append(verdicts, verdict)

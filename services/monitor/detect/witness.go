@@ -68,9 +68,13 @@ func (d *Detector) limit(now float64, n *node) float64 {
 	return n.timeout
 }
 
+// A stalled process is waited for for so many times the longest stall that ended by itself. One stall may be a chance, a laptop that was
+// closed or a debugger: it teaches half as long again. Hosts that are shared have it happen again.
 const (
-	stallFactor   = 3     // times the longest stall that ended by itself
-	stallHalfLife = 86400 // seconds after which it counts for half
+	oneStall      = 1.5
+	eachStall     = 0.5 // more for each further one
+	manyStalls    = 3
+	stallHalfLife = 86400 // seconds after which what was learnt counts for half
 )
 
 // stalls reports whether a silent node stalls. A node that is reached stalls no more, and beats at once: one that
@@ -83,15 +87,23 @@ func (n *node) stalls(now float64, settings Settings) bool {
 // is best done without at once. Processes on shared hosts do, and go on. A silence for which no patience would suffice teaches none.
 func (d *Detector) learnStall(seconds float64) {
 	if seconds <= d.settings.StalledSeconds {
-		d.stall = max(d.stall, seconds)
+		d.stall, d.stalls = max(d.stall, seconds), min(d.stalls+1, mostStalls)
 	}
 }
 
-// age has the longest stall count for less as time passes.
-func (d *Detector) age(seconds float64) { d.stall *= math.Exp2(-seconds / stallHalfLife) }
+const mostStalls = 100 // are counted: a day later they are still many, and a week later few
+
+// age has what was learnt of stalls count for less as time passes.
+func (d *Detector) age(seconds float64) {
+	left := math.Exp2(-seconds / stallHalfLife)
+	d.stall, d.stalls = d.stall*left, d.stalls*left
+}
 
 // patience is for how long a stalled process is waited for.
-func (d *Detector) patience() float64 { return min(stallFactor*d.stall, d.settings.StalledSeconds) }
+func (d *Detector) patience() float64 {
+	times := min(oneStall+eachStall*max(0, d.stalls-1), manyStalls)
+	return min(times*d.stall, d.settings.StalledSeconds)
+}
 
 // given is a node that was given up while it was stalled.
 type given struct {

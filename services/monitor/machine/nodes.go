@@ -128,7 +128,7 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 	case !known.Active && !verdict.Evidence && verdict.SilentSeconds < askAgainSeconds:
 		reason = "nobody answers at the hub"
 	case verdict.Stalled:
-		reason = "no heartbeat, and its host accepts connections on which nobody answers"
+		reason = "no heartbeat, and its host accepts connections on which nobody answers" + waitedFor(verdict)
 	case verdict.Site.Name != "":
 		reason = "no heartbeat, like most of its site " + verdict.Site.Name
 	case verdict.Evidence:
@@ -136,6 +136,14 @@ func (m *Machine) lose(at time.Time, verdict detect.Verdict) []events.Event {
 		reason = reporters + " reported a reset connection and nobody answers at the hub"
 	}
 	return m.fail(at, verdict, reason)
+}
+
+// waitedFor says why a stalled node was waited for longer than others; empty where it was not.
+func waitedFor(verdict detect.Verdict) string {
+	if verdict.StallSeconds == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; it was waited for longer than a node that is gone, for a stall of %.1f s had ended by itself", verdict.StallSeconds)
 }
 
 // fail says that a node is lost, and counts it as a failure.
