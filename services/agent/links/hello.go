@@ -20,6 +20,7 @@ type Hello struct {
 	Node        string `json:"node"`
 	Incarnation string `json:"incarnation,omitempty"`
 	Probe       bool   `json:"probe,omitempty"` // the connection measures the link, and carries nothing else
+	Asks        string `json:"asks,omitempty"`  // of a probe: the process that alone is to answer; empty: whoever is there
 }
 
 const helloBytes = 1 << 10

@@ -1,6 +1,7 @@
 package links
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,10 +73,11 @@ type Watch struct {
 	cancel   context.CancelFunc
 	work     sync.WaitGroup
 
-	mutex sync.Mutex
-	peers map[string]string     // of the plan in force: incarnations by node
-	turn  context.CancelFunc    // ends what watches the peers of the plan before
-	open  map[net.Conn]struct{} // to be told a bye
+	mutex   sync.Mutex
+	process string                // of this node, since it had a plan
+	peers   map[string]string     // of the plan in force: incarnations by node
+	turn    context.CancelFunc    // ends what watches the peers of the plan before
+	open    map[net.Conn]struct{} // to be told a bye
 }
 
 // Listen starts a watch of no peers. It ends without a word to them when ctx does, and in good order with Close.
@@ -101,13 +103,28 @@ func (w *Watch) Measure(ctx context.Context, node, address string, bytes int) (
 	return Measure(ctx, w.config.Identity, Hello{Cluster: w.config.Cluster, Node: w.config.Node}, node, address, bytes)
 }
 
+// Ask returns no error where the process of an incarnation answers at an address. One that has taken its port, or its name, does not.
+func (w *Watch) Ask(ctx context.Context, node, incarnation, address string) error {
+	who := Hello{Cluster: w.config.Cluster, Node: w.config.Node, Asks: processOf(incarnation)}
+	_, _, err := Measure(ctx, w.config.Identity, who, node, address, 0)
+	return err
+}
+
+// processOf returns the part of an incarnation that all those of one process have: it is theirs, a hyphen and which of them it is.
+func processOf(incarnation string) string {
+	if last := strings.LastIndexByte(incarnation, '-'); last > 0 {
+		return incarnation[:last]
+	}
+	return incarnation
+}
+
 // Switch watches the peers of a new plan, the node itself not among them.
 func (w *Watch) Switch(incarnation string, peers []Peer) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	w.turn()
 	ctx, cancel := context.WithCancel(w.context)
-	w.turn, w.peers = cancel, map[string]string{}
+	w.turn, w.peers, w.process = cancel, map[string]string{}, cmp.Or(processOf(incarnation), w.process)
 	for _, peer := range peers {
 		w.peers[peer.Node] = peer.Incarnation
 	}
@@ -225,7 +242,9 @@ func (w *Watch) serve(connection net.Conn) {
 		return
 	}
 	if hello.Probe {
-		AnswerProbes(secured, reader)
+		if w.isAsked(hello) {
+			AnswerProbes(secured, reader)
+		}
 		return
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
@@ -234,6 +253,13 @@ func (w *Watch) serve(connection net.Conn) {
 	if err := w.listenTo(w.context, secured); err != nil {
 		w.suspect(hello.Node, hello.Incarnation, err)
 	}
+}
+
+// isAsked reports whether a probe is for this process.
+func (w *Watch) isAsked(probe Hello) bool {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	return probe.Asks == "" || probe.Asks == w.process
 }
 
 // Close says bye to all and ends.

@@ -215,3 +215,24 @@ func TestAConnectionThatSaysNothingDoesNotHoldUpTheEnd(t *testing.T) {
 	}
 	all["a"].Close()
 }
+
+// An agent that was started at a dead one's port, or by its name, counted as the dead one: scripts waited for its script.
+func TestWhoTookAPortDoesNotAnswerForTheProcessBefore(t *testing.T) {
+	all, _ := stations(t, "n1", "n2")
+	n1, n2 := all["n1"], all["n2"]
+	ask := func(incarnation string) error { return n2.Ask(t.Context(), "n1", incarnation, n1.Address()) }
+	for incarnation, isIts := range map[string]bool{"1": true, "2": false} {
+		if err := ask(incarnation); err == nil != isIts {
+			t.Errorf("asked for the process of %s it says %v", incarnation, err)
+		}
+	}
+	n1.Switch("a-process-2", nil)
+	for incarnation, isIts := range map[string]bool{"a-process-1": true, "a-process-2": true, "another-1": false} {
+		if err := ask(incarnation); err == nil != isIts {
+			t.Errorf("asked for the process of %s it says %v", incarnation, err)
+		}
+	}
+	if _, _, err := n2.Measure(t.Context(), "n1", n1.Address(), 0); err != nil {
+		t.Errorf("a link is measured whoever answers: %v", err)
+	}
+}

@@ -79,7 +79,7 @@ func (s *standIn) hear(ctx context.Context, wait *fence.Wait) {
 }
 
 func (s *standIn) askOne(ctx context.Context, one fence.Absent) fence.Answer {
-	_, _, err := s.watch.Measure(ctx, one.Node, one.Address, 0)
+	err := s.watch.Ask(ctx, one.Node, one.Incarnation, one.Address)
 	switch {
 	case err == nil:
 		return fence.Answers

@@ -49,6 +49,7 @@ func TestScriptsAreWaitedForThoughThePlaceBeforeWasNeverOffered(t *testing.T) {
 			t.Fatalf("generation %d does not stop the script: %+v", i+1, halts)
 		}
 	}
+	w2.Switch(n2.Incarnation, nil)
 	w3.Close()
 	wait := s.scripts.Wait()
 	s.hear(t.Context(), wait)
