@@ -78,6 +78,11 @@ class StepAborted(Error):
     job.steps() goes on."""
 
 
+# Why a child of a process that joined may take no part in its steps.
+FORKED = ("expected the process that joined, got a child of it (os.fork): end a child by os._exit() once its work is done, or start it by "
+          "multiprocessing")
+
+
 class Disagreement(StepAborted):
     """Trainers would apply different things. Those that differ from most are outvoted, by their nodes; where nobody is, no side is the
     majority. The cluster goes on without the former, and holds in a tie: nobody loses its state, and no script ends."""
@@ -611,7 +616,7 @@ class _Agent:
     """A session with the agent at a socket."""
 
     def __init__(self, path, joining):
-        self.path, self.lost = path, False
+        self.path, self.lost, self.pid = path, False, os.getpid()
         self.leaves = collections.deque(maxlen=4)  # why this trainer is to leave, each time that it was told
         self.replicas = joining["job"]["kind"] == "data-parallel"
         self.copied = joining["state"] == "copied" and self.replicas and not joining["lazy"]
@@ -654,6 +659,8 @@ class _Agent:
             time.sleep(0.1)
 
     def next(self, report, wait=True):
+        if os.getpid() != self.pid:
+            raise WrongOrder(FORKED)
         if not wait:
             return self._tell(report)
         try:

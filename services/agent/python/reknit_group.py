@@ -9,6 +9,7 @@ Group.finish.
 
 import atexit
 import contextlib
+import ctypes
 import datetime
 import os
 import re
@@ -21,6 +22,8 @@ import weakref
 
 import torch
 import torch.distributed as dist
+
+import reknit
 
 TIMEOUT_SECONDS = 300  # by which a process may be slower than others: the last resort, an abort comes long before
 SLOW_SECONDS = 20  # after which a sum that waits for connections says so
@@ -133,6 +136,7 @@ class Group:
         self._lock = threading.Lock()
         self._decided = threading.Event()  # built, failed or aborted
         self._error, self._processes, self.over = "", None, False
+        self.theirs = False  # of the process of which this one is a fork
         self._alone = world == 1
         setting = f"{backend.upper()}_SOCKET_IFNAME"
         self._setting = f"{setting}={os.environ.get(setting, '')!r}: expected the interface to the other machines"
@@ -193,6 +197,8 @@ class Group:
 
     def _connection(self):
         """Returns the connected processes. Nobody may keep them, for they would not be let go of."""
+        if self.theirs:
+            raise reknit.WrongOrder(reknit.FORKED)
         if not self._decided.wait(SLOW_SECONDS):
             print(f"reknit: the other processes are not connected yet ({self._setting})", file=sys.stderr)
         self._decided.wait()  # _build ends within the timeout, an abort at once
@@ -203,6 +209,8 @@ class Group:
 
     def abort(self):
         """Ends what is under way, and all that begins later. It may be called from any thread."""
+        if self.theirs:
+            return
         with self._lock:
             if self.over:
                 return
@@ -225,6 +233,8 @@ class Group:
 
     def leave(self):
         """Lets go of the group. Its destructor waits for what is under way: it runs on a thread of its own."""
+        if self.theirs:
+            return
         self.abort()
         with self._lock:
             kept, self._processes = [self._processes], None
@@ -255,7 +265,18 @@ def add_up(group, tensor, ranks, rank, sends):
 
 _threads = []  # that may be inside of a process group
 _groups = weakref.WeakSet()  # of this process
-os.register_at_fork(after_in_child=_groups.clear)  # a child that ends would shut the connections of its parent
+
+
+def _let_be():
+    """Has a child of this process keep the groups as they are: their ends would shut the connections of its parent, or wait for threads that
+    it does not have."""
+    for group in list(_groups):
+        group.theirs = True
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group._processes))
+    _groups.clear()
+
+
+os.register_at_fork(after_in_child=_let_be)
 
 
 def beside(work, *arguments):

@@ -25,10 +25,20 @@ class Kept:
         if others:
             raise TypeError(f"{where}: expected parameters of the model only, got {others} others: put all into one module")
         self.names = {id(parameter): names[id(parameter)] for parameter in self.parameters}
+        self._grouped = self._groups()
         self.slots = {}  # by id of the parameter: tensors by name
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 self._find(parameter, group)
+
+    def _groups(self):
+        return [[id(parameter) for parameter in group["params"]] for group in self.optimizer.param_groups]
+
+    def expect_groups(self):
+        """Raises TypeError where other parameters are in the groups than at the join. O(parameters)."""
+        if self._groups() != self._grouped:
+            raise TypeError(f"{self.where}.param_groups: expected the parameters with which the process joined, got others: call "
+                            "add_param_group before reknit_torch.join")
 
     def _find(self, parameter, group):
         own = self.optimizer.state.get(parameter, {})

@@ -144,6 +144,8 @@ class State:
         data = bytes(self._memory)
         if data.startswith(self._encoded()):
             return
+        for kept in self.kept:
+            kept.expect_groups()
         self._install(data)
         if not data.startswith(self._encoded()):
             own, given = self._tree(), reknit_values.decode(data, self._tree())
@@ -188,8 +190,14 @@ class State:
         return sums.hexdigest()
 
     def settings(self):
-        """Returns a number that tells the optimizer's settings from others: its square is exact in sums of 32768 processes."""
-        return int.from_bytes(hashlib.sha256(repr(reknit_optimizer.settings_of(self.optimizer)).encode()).digest()[:3], "big")
+        """Returns a number that tells the optimizer's settings, what is frozen and what evaluates from others. Its square is exact in sums of
+        32768 processes. Where nothing is frozen and all trains it is as in versions that knew of the optimizer alone."""
+        words = [reknit_optimizer.settings_of(self.optimizer)]
+        frozen = [n for n, parameter in enumerate(self.model.parameters()) if not parameter.requires_grad]
+        evaluates = [n for n, module in enumerate(self.model.modules()) if not module.training]
+        if frozen or evaluates:
+            words += [frozen, evaluates]
+        return int.from_bytes(hashlib.sha256(repr(words if len(words) > 1 else words[0]).encode()).digest()[:3], "big")
 
     def views(self, unit, memory):
         """Returns pairs of a tensor of the unit and where it lies in the unit's memory."""
@@ -312,6 +320,8 @@ class State:
 
     def check_tensors(self):
         """Raises TypeError where training would change another tensor than those with which the process joined."""
+        for kept in self.kept:
+            kept.expect_groups()
         replaced = next(filter(None, (kept.replaced() for kept in self.kept)), None) or self._moved()
         if replaced:
             raise TypeError(f"{replaced}: expected the tensors with which the process joined, got another one: put values into "

@@ -176,12 +176,16 @@ class AnyStep:
     A subclass sets _states, the states that this process trains by their number, and _count, how many the job has.
     """
 
+    _ended = False  # by commit
+
     def commit(self, update=None):
         """Updates the model where all processes can, and returns whether the step is made.
 
         update() is called in the place of optimizer.step(), which it calls: what else is done with each step (a scheduler, an
         average of the weights) is then a part of it, whatever fails. It must not raise, and communicates with nobody.
         """
+        self._expect_open("step.commit()")
+        self._ended = True
         self._job.state.update = update
         self.reduce()
         if self.loss is not None and self._tried(self._pass_gate):
@@ -189,6 +193,12 @@ class AnyStep:
         if self.loss is None:
             self.loss = math.nan
         return self._job.decided(self._turn)
+
+    def _expect_open(self, call):
+        """Raises WrongOrder behind commit: the sums of one process alone would be taken for those of the others' next step."""
+        if self._ended:
+            raise reknit.WrongOrder(f"{call} of step {self.index}: expected it once, before step.commit() has ended the step: one that is not "
+                                    "made comes again from job.steps()")
 
     def settle(self):
         """Gives and takes the state that moves before the next step, and returns when that may begin. The loop does so by itself."""
@@ -314,6 +324,7 @@ class Step(AnyStep):
         Running statistics are each process's own otherwise; a model is evaluated or saved alike everywhere after it. A step that is given
         up leaves no trace of it.
         """
+        self._expect_open("step.share_buffers()")
         self.reduce()
         if self.loss is not None and not self._tried(self._share_buffers):
             self.loss = None
@@ -326,6 +337,7 @@ class Step(AnyStep):
         if self.rank != 0:
             flat.zero_()
         with self._turn.waiting():
+            pass_gate(self._turn, self._job._group, self._states, self._count, self._job.since, shares=True)
             self._job._group.sum(flat)
         for buffer, own in zip(buffers, flat.split([buffer.numel() * buffer.element_size() for buffer in buffers])):
             buffer.copy_(own.clone().view(buffer.dtype).view(buffer.shape))
@@ -335,7 +347,7 @@ class Step(AnyStep):
             if self._turn.aborted:
                 raise reknit.StepAborted(f"step {self.index} is given up")
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of "
-                                    f"step.micro_batches, {self._untrained} times more")
+                                    f"step.micro_batches, {self._untrained} times more: none may be left out, by break, continue or an error that is caught")
         self._job.state.check()
         with self._turn.waiting():
             self._gradients.sum(self._job._group)
@@ -347,14 +359,15 @@ def seed_of(*numbers):
     return int.from_bytes(hashlib.sha256(repr(numbers).encode()).digest()[:8], "big") >> 1
 
 
-def pass_gate(turn, group, states, count, since):
+def pass_gate(turn, group, states, count, since, shares=False):
     """Returns once all processes have come here, each with some of the job's states, by number, of which there are so many.
 
-    Where the settings of a state are not equal in all that hold it, nobody makes the step. WrongOrder: this process is outvoted.
+    Where the settings of a state are not equal in all that hold it, or some come to share their buffers and others to end the step, nobody
+    makes the step. WrongOrder: this process is outvoted.
     Disagreement: others are, or nobody is in the majority. All come to the same verdict, for it follows from what a second sum shows
     of each: its numbers, and since which step it has trained.
     """
-    numbers = {n: state.settings() for n, state in states.items()}
+    numbers = {n: -1 - state.settings() if shares else state.settings() for n, state in states.items()}
     words = [0] * 3 * count  # by state: in how many processes it is, the sum of their numbers, and that of the squares
     for n, number in numbers.items():
         words[3 * n:3 * n + 3] = 1, number, number * number
@@ -366,25 +379,40 @@ def pass_gate(turn, group, states, count, since):
     table = torch.zeros(turn.world, 1 + count, dtype=torch.int64, device=device)
     table[turn.rank, 0] = since
     for n, number in numbers.items():
-        table[turn.rank, 1 + n] = 1 + number  # zero: it is not here
+        table[turn.rank, 1 + n] = number if shares else 1 + number  # zero: it is not here
     group.sum(table.view(-1))
     turn.take_back()
     raise verdict(turn, table.tolist())
+
+
+SETTINGS = "optimizer.param_groups, requires_grad or train() and eval()"
 
 
 def verdict(turn, table):
     """Returns what is raised in this process where settings differ. By rank, the table has a first step and a number for each state."""
     outvoted, sides = vote(table)
     others = [rank for rank in range(turn.world) if rank not in outvoted]
+    told = " against ".join(named(turn, side) for side in sides)
+    if len({number < 0 for row in table for number in row[1:] if number}) == 2:
+        return shared_by_some(turn, outvoted, others, told)
     if turn.rank in outvoted:
-        return reknit.mistaken(reknit.WrongOrder, f"optimizer.param_groups: expected the settings of {named(turn, others)}, got others: "
+        return reknit.mistaken(reknit.WrongOrder, f"{SETTINGS}: expected the settings of {named(turn, others)}, got others: "
                                "set them from step.index before step.commit(), or give the scheduler to join")
     if outvoted:
-        return reknit.Disagreement(f"optimizer.param_groups: {named(turn, outvoted)} would apply other settings than most",
+        return reknit.Disagreement(f"{SETTINGS}: {named(turn, outvoted)} would apply other settings than most",
                                    [turn.nodes[rank] for rank in sorted(outvoted)])
-    told = " against ".join(named(turn, side) for side in sides)
-    return reknit.Disagreement("optimizer.param_groups differ, and no side is the majority: end one side (reknit drain NODE), and the other "
+    return reknit.Disagreement(f"{SETTINGS} differ, and no side is the majority: end one side (reknit drain NODE), and the other "
                                f"goes on: {told}")
+
+
+def shared_by_some(turn, outvoted, others, told):
+    """Returns what is raised in this process where some share their buffers in a step that others end."""
+    expected = "step.share_buffers(): expected in all processes at the same steps, by step.index say, or in none"
+    if turn.rank in outvoted:
+        return reknit.mistaken(reknit.WrongOrder, f"{expected}, got another call than in {named(turn, others)}")
+    if outvoted:
+        return reknit.Disagreement(f"{expected}: {named(turn, outvoted)} would do otherwise than most", [turn.nodes[rank] for rank in sorted(outvoted)])
+    return reknit.Disagreement(f"{expected}, and no side is the majority: end one side (reknit drain NODE), and the other goes on: {told}")
 
 
 def vote(table):

@@ -695,6 +695,12 @@ class WithAnAgent(unittest.TestCase):
             os.close(told)
             os.close(tell)
 
+    # The child took its parent's answers, and both ended with words on calls that neither had made.
+    def test_a_child_process_that_goes_on_with_the_steps_of_its_parent_is_told(self):
+        job = self.join()
+        with unittest.mock.patch("os.getpid", return_value=-1), self.assertRaisesRegex(reknit.WrongOrder, "got a child of it .os.fork"):
+            next(job.steps())
+
     def ends_by_an_error(self, job, state=None, committed=False):
         """Has a script end by an error in its first step, and returns after how many seconds the process is to end."""
         for step in job.steps(state):

@@ -18,6 +18,7 @@ from multiprocessing import managers
 try:
     import torch
 
+    import reknit
     import reknit_group
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
@@ -272,7 +273,12 @@ class Groups(unittest.TestCase):
         self.assertIn(group, reknit_group._groups)
         child = os.fork()
         if child == 0:
-            os._exit(len(reknit_group._groups))
+            group.leave()  # as a generator does that is let go of
+            try:
+                group.begin(None)
+            except reknit.WrongOrder:
+                os._exit(len(reknit_group._groups) + group.over)
+            os._exit(9)
         self.assertEqual(0, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
     def test_an_abort_ends_a_sum_of_which_gloo_tells_no_end(self):

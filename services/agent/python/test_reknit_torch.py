@@ -464,6 +464,27 @@ class WrongUse(unittest.TestCase):
         with self.assertRaisesRegex(reknit.WrongOrder, "got one more"):
             step.backward(loss_of(self.model, samples))
 
+    def test_a_step_that_is_ended_twice_is_told(self):
+        for again in (reknit_torch.Step.commit, reknit_torch.Step.share_buffers):
+            self.setUp()
+            with self.assertRaisesRegex(reknit.WrongOrder, "of step 0: expected it once, before step.commit"):
+                for step in self.job.steps():
+                    for samples in step.micro_batches:
+                        step.backward(loss_of(self.model, samples))
+                    step.commit()
+                    again(step)
+
+    def test_a_group_of_parameters_that_is_added_behind_the_join_is_named(self):
+        for at in (0, 2):
+            self.setUp()
+            with self.assertRaisesRegex(TypeError, "optimizer.param_groups: expected the parameters with which the process joined.*before"):
+                for step in self.job.steps():
+                    if step.index == at:
+                        self.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3))]})
+                    for samples in step.micro_batches:
+                        step.backward(loss_of(self.model, samples))
+                    step.commit()
+
     def test_a_gradient_that_comes_when_its_sum_has_begun_is_told(self):
         def twice(x):
             return checkpoint.checkpoint(self.model, checkpoint.checkpoint(self.model, x))
@@ -643,6 +664,15 @@ def rounded(index):
     return math.nextafter(slower(index), 1)
 
 
+def frozen_from_2(model, index):
+    model[2].weight.requires_grad_(index < 2)
+
+
+def evaluated_in_2(model, index):
+    """Has a script forget to call train() behind an evaluation."""
+    model.train(index < 2)
+
+
 class Telling(Process):
     """One that keeps what its trainer reports of a step that is given up, and has no more steps after it."""
 
@@ -654,8 +684,9 @@ class Telling(Process):
 
 
 def train_with(board, node_and_rate):
-    """Trains as one of three nodes, with the learning rate of each step, and returns completed steps, and what was raised or reported."""
-    node, rate_of = node_and_rate
+    """Trains as one of three nodes, with the learning rate of each step and whatever else is changed in it, and returns completed steps, and
+    what was raised or reported."""
+    node, rate_of, *changes = node_and_rate
     model, optimizer = replica()
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
     agent = job.plane._agent = Telling(job.plane._agent, None, ["a", "b", "c"], node, board)
@@ -666,6 +697,8 @@ def train_with(board, node_and_rate):
                 for samples in step.micro_batches:
                     step.backward(loss_of(model, samples))
                 optimizer.param_groups[0]["lr"] = rate_of(step.index)
+                for change in changes:
+                    change(model, step.index)
                 step.commit()
     except reknit.WrongOrder as error:
         return job.plane.done, str(error)
@@ -692,6 +725,17 @@ class ThreeProcesses(unittest.TestCase):
         self.assertRegex(told, "expected the settings of a, b, got others.*from step.index")
         for done, report in right:
             self.assertEqual((2, 2, False, ["c"], False), (done, *(report[field] for field in ("done", "ready", "outvoted", "tied"))))
+
+    def test_who_alone_freezes_a_parameter_or_evaluates_in_a_step_is_told(self):
+        for change in (frozen_from_2, evaluated_in_2):
+            (*right, (done, told)) = in_processes(train_with, "Board", ("a", slower), ("b", slower), ("c", slower, change))
+            self.assertEqual(2, done)
+            self.assertRegex(told, r"requires_grad or train\(\) and eval\(\): expected the settings of a, b, got others")
+            self.assertEqual([["c"]] * 2, [report["outvoted"] for _, report in right])
+
+    def test_what_all_freeze_and_evaluate_is_no_difference(self):
+        for done, told in in_processes(train_with, "Board", *((node, slower, frozen_from_2, evaluated_in_2) for node in "abc")):
+            self.assertEqual((3, ""), (done, told))
 
     def test_where_nobody_is_in_the_majority_no_script_ends(self):
         for done, report in in_processes(train_with, "Board", ("a", slower), ("b", halved), ("c", thirded)):

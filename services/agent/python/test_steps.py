@@ -1,16 +1,18 @@
 """What a step does at which moment: mistakes in it train another model, or lose a step, and no sum tells."""
 
+import functools
 import unittest
 import unittest.mock
 
 try:
     import torch
 
+    import reknit
     import reknit_pipeline
     import reknit_torch
     from test_reknit_group import KEPT, in_processes
     from test_reknit_pipeline import Process, adam, build, run
-    from test_reknit_torch import BATCH, STEPS, loss_of, normalised, replica
+    from test_reknit_torch import BATCH, STEPS, Telling, loss_of, normalised, replica
 except ImportError as missing:
     raise unittest.SkipTest(f"PyTorch is not installed: {missing}")
 
@@ -101,11 +103,30 @@ class Buffers(unittest.TestCase):
         self.assertEqual(self.trained(gives_up=False), self.trained(gives_up=True))
 
 
+def shares_alone(own, board, node):
+    """Trains as one of three processes, of which own say whether they share their buffers in step 1. Returns what ended it."""
+    model, optimizer = normalised()
+    job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=1, steps=STEPS)
+    job.plane._agent = agent = Telling(job.plane._agent, None, ["a", "b", "c"], node, board)
+    KEPT.append(job)
+    try:
+        with unittest.mock.patch.object(reknit_torch.Group, "leave"):
+            for step in job.steps():
+                for samples in step.micro_batches:
+                    step.backward(loss_of(model, samples))
+                if step.index == 1 and node in own:
+                    step.share_buffers()
+                step.commit()
+    except reknit.Error as error:
+        return str(error)
+    return getattr(agent, "told", "")
+
+
 def shares(board, node):
     """Trains as one of two processes, whose statistics differ, and returns them after each step: they are shared in every second one."""
     model, optimizer = normalised()
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=2, steps=STEPS)
-    job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+    job.plane._agent = Telling(job.plane._agent, None, ["a", "b"], node, board)
     KEPT.append(job)
     seen = []
     with unittest.mock.patch.object(reknit_torch.Group, "leave"):
@@ -122,6 +143,14 @@ def shares(board, node):
 
 
 class SharedBuffers(unittest.TestCase):
+    # A sum of another size than that of the others had gloo end their processes.
+    def test_who_shares_them_in_a_step_in_which_most_do_not_is_told_and_nobody_else_ends(self):
+        for own in ("c", "ab"):
+            *right, wrong = in_processes(functools.partial(shares_alone, own), "Board", "a", "b", "c")
+            self.assertIn("expected in all processes at the same steps, by step.index say, or in none, got another call than in a, b", wrong)
+            for report in right:
+                self.assertEqual((["c"], False), (report["outvoted"], report["tied"]))
+
     def test_they_are_those_of_the_first_process_everywhere_in_the_steps_in_which_all_share_them(self):
         first, second = in_processes(shares, "Board", "a", "b")
         self.assertEqual([0, 1000, 2000], [passes for _, passes in first])
