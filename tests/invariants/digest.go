@@ -7,53 +7,49 @@ import (
 )
 
 // OneDigest finds bytes that are not those of the manifest, and replicas that disagree: a row of the state at a
-// step has one content, whoever computed it under whatever plan. Training that begins anew makes other ones: what is told of before counts
-// no more.
+// step has one content, whoever computed it under whatever plan. Training that begins anew makes other ones: once that is committed, what
+// is told of before counts no more. Offers for a beginning that comes to nothing, as of a snapshot that is not whole, never count.
 var OneDigest = Invariant{"a layer at a step has one digest, and is received only as offered", func(log *Log) []Violation {
 	var violations []Violation
 	states := digests{log: log, known: map[version]content{}}
 	offered := map[string][]int{}                 // rows by negotiation
 	givenUp, over := uint64(0), map[string]bool{} // newest generation of before, and negotiations
-	isReset := false                              // and no plan has followed
+	var begins *events.Opening                    // by which training began last, or is to
+	var before map[version]content                // what was known then
 	for _, entry := range log.Events {
 		switch payload := entry.Payload.(type) {
 		case *events.JobReset:
-			givenUp, isReset = payload.Generation, true
+			givenUp, begins = payload.Generation, nil
 			for negotiation := range offered {
 				over[negotiation] = true
 			}
 			clear(states.known)
 		case *events.Opening:
-			if payload.Generation == 1 || payload.Begins { // what came before is of a lost log, or of a snapshot that was not read whole
-				clear(states.known)
-			}
 			offered[payload.Negotiation] = []int{}
-		case *events.Commitment:
-			isReset = false
+			if isBeginning(payload) {
+				begins, before, states.known = payload, states.known, map[version]content{}
+			}
 		case *events.Abort:
-			if isReset { // what is offered is of a snapshot from which training does not go on
-				over[payload.Negotiation] = true
-				clear(states.known)
+			if begins != nil && payload.Negotiation == begins.Negotiation {
+				over[payload.Negotiation], states.known, begins = true, before, nil
 			}
 		case *events.Offer:
-			if over[payload.Negotiation] {
-				continue
-			}
-			violations = append(violations, states.agree(entry, payload.Unit, payload.Step, payload.Digest)...)
 			offered[payload.Negotiation] = append(offered[payload.Negotiation], payload.Unit)
-		case *events.Receipt:
-			if over[payload.Negotiation] {
-				continue
+			if !over[payload.Negotiation] {
+				violations = append(violations, states.agree(entry, payload.Unit, payload.Step, payload.Digest)...)
 			}
+		case *events.Receipt:
 			for _, layer := range payload.Units {
-				violations = append(violations, states.agree(entry, layer.Unit, layer.Step, layer.Digest)...)
+				if !over[payload.Negotiation] {
+					violations = append(violations, states.agree(entry, layer.Unit, layer.Step, layer.Digest)...)
+				}
 				if !slices.Contains(offered[payload.Negotiation], layer.Unit) {
 					violations = append(violations, entry.violation("%s received %s, which nobody had offered in %s", payload.Node,
 						log.rowName(layer.Unit), payload.Negotiation))
 				}
 			}
 		case *events.Digests:
-			if payload.Generation <= givenUp {
+			if payload.Generation <= givenUp || begins != nil && payload.Generation < begins.Generation {
 				continue
 			}
 			for _, layer := range payload.Units {

@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +134,35 @@ func TestADigestOfBeforeTrainingBeginsIsOfNoStepThatIsTrainedSince(t *testing.T)
 		})
 		for _, violation := range OneDigest.Check(s.read()) {
 			t.Errorf("training begins %s: %v", begins, violation)
+		}
+	}
+}
+
+func TestADigestOfBeforeCountsWhereTrainingDoesNotBegin(t *testing.T) {
+	s := goodStory(t)
+	aborted := firstOf(s, events.Aborted)
+	opened := slices.DeleteFunc(positions(s, events.NegotiationOpened), func(at int) bool { return at > aborted })
+	at := opened[len(opened)-1]
+	retell(s, at, func(opening *events.Opening) { opening.Begins = true })
+	s.insert(at, func(s *story) {
+		s.digested("n1", 20, 2, 3)
+		retell(s, len(s.lines)-1, func(d *events.Digests) { d.Units[0].Digest = events.Digest(nil) })
+	})
+	if len(OneDigest.Check(s.read())) == 0 {
+		t.Error("what was told before a beginning that was given up counts no more")
+	}
+}
+
+func TestAWipedLogBeginsBehindThePlansThatNodesToldOf(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		s := goodStory(t)
+		for _, at := range positions(s, events.NegotiationOpened) {
+			retell(s, at, func(opening *events.Opening) { opening.Begins = told && opening.Generation == 2 })
+		}
+		s.remove(planAt(s, 1))
+		s.remove(firstOf(s, events.Committed))
+		if found := chained.Check(s.read()); (len(found) == 0) != told {
+			t.Errorf("nodes told of plan 1: %v; found %v", told, found)
 		}
 	}
 }

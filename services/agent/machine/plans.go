@@ -49,13 +49,13 @@ func (m *Machine) inOrder(event events.Event) error {
 }
 
 // overtakes reports whether an event opens a negotiation that builds on a plan not heard of yet. To a node that
-// knows of no plan none is missing.
+// knows of no plan none is missing, and to none where training begins: nodes may have told of a plan that is in no log.
 func (m *Machine) overtakes(event events.Event) bool {
 	if event.Kind != events.NegotiationOpened || !m.newest.known {
 		return false
 	}
 	opening, err := events.Open[events.Opening](event)
-	if err != nil || opening.Generation <= m.newest.generation+1 {
+	if err != nil || opening.Begins || opening.Generation <= m.newest.generation+1 {
 		return false
 	}
 	m.newest.heard = max(m.newest.heard, opening.Generation-1)
@@ -85,6 +85,9 @@ func (m *Machine) learnsOfLoss(event events.Event) bool {
 func (n *newest) learn(opening events.Opening) {
 	if n.told {
 		n.heard = 0
+	}
+	if opening.Generation > n.generation+1 {
+		n.digest, n.logged = "", time.Time{}
 	}
 	n.known, n.generation, n.told = true, opening.Generation-1, len(opening.Recalls) > 0
 	n.heard = max(n.heard, n.generation)

@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -118,5 +119,22 @@ func TestANodeTakesPartAgainWhereAllDiedWhoToldOfALaterPlan(t *testing.T) {
 				t.Errorf("it answers no opening of generation %d: %q", next.Generation, n.told)
 			}
 		})
+	}
+}
+
+// TestANodeTakesPartWhereTrainingBeginsBehindPlansOfWhichItHeardNothing has those die who told of plans 5 and 8, and never told them.
+func TestANodeTakesPartWhereTrainingBeginsBehindPlansOfWhichItHeardNothing(t *testing.T) {
+	n := trainingNode(t, 15)
+	n.do(n.machine.Forgotten("the log is another one"))
+	n.stands(15)
+	for _, generation := range []uint64{6, 9} {
+		begins := rejoined(fmt.Sprint("g", generation), generation)
+		begins.Begins = true
+		n.told = nil
+		n.hears(events.NegotiationOpened, begins)
+		if !slices.ContainsFunc(n.told, func(told string) bool { return strings.Contains(told, begins.Negotiation) }) {
+			t.Errorf("it answers no opening of generation %d: %q", generation, n.told)
+		}
+		n.hears(events.Aborted, &events.Abort{Negotiation: begins.Negotiation, Generation: generation, Reason: "others came"})
 	}
 }

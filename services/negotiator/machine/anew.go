@@ -25,9 +25,13 @@ func (m *Machine) begins() bool {
 	return m.mayBegin()
 }
 
-// mayBegin reports whether training begins anew if a plan is negotiated now.
+// mayBegin reports whether training begins anew if a plan is negotiated now. The very first plan says so by its generation, unless nodes
+// told of a later one.
 func (m *Machine) mayBegin() bool {
-	return m.state.Plan != nil && len(m.state.Members) == 0 && (m.state.Reset != nil || m.state.Unbegun && m.madeNothing())
+	if m.state.Plan == nil {
+		return len(m.state.Recall.Told) > 0 && !m.isForgotten()
+	}
+	return len(m.state.Members) == 0 && (m.state.Reset != nil || m.state.Unbegun && m.madeNothing())
 }
 
 // trusts reports whether what a member says it holds needs no proof in the negotiation under way.
@@ -45,7 +49,7 @@ func (m *Machine) allEnded() bool {
 // heedsSnapshots reports whether snapshots count. A user who has training begin anew says whether they do. If no step was made since
 // training began, there is none of it: all that can be read was given up before.
 func (m *Machine) heedsSnapshots() bool {
-	return m.state.Plan == nil || m.fromSnapshots() || !m.begins()
+	return m.state.Plan == nil && m.state.Reset == nil || m.fromSnapshots() || !m.begins()
 }
 
 // fromSnapshots reports whether a user has training go on from the newest snapshot.
@@ -112,6 +116,9 @@ func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest
 
 // resetOf returns what a reset gives up: how far training had come, and who may live and train on.
 func (m *Machine) resetOf(request events.ResetRequest) events.JobReset {
+	if m.state.Plan == nil {
+		return m.resetOfTold(request)
+	}
 	reset := events.JobReset{
 		Generation: m.state.generation(), Reason: inShort(request.Reason), Snapshots: request.Snapshots,
 	}
@@ -164,7 +171,7 @@ func (m *Machine) refuseReset(cause events.Event, reason string) events.Event {
 func (m *Machine) begunAnew(cause events.Event, reset events.JobReset) []events.Event {
 	isOf := m.state.Plan != nil && m.state.generation() == reset.Generation
 	switch {
-	case m.state.Reset != nil && isOf:
+	case m.state.Reset != nil && m.state.Reset.Generation == reset.Generation:
 		m.state.EndTold = cause.Logged
 	case isOf && m.state.Negotiation == nil && m.state.Committed.Before(cause.Logged):
 		m.forgetTraining(&reset, cause.Time) // it may be told again, days later
@@ -177,7 +184,7 @@ func (m *Machine) begunAnew(cause events.Event, reset events.JobReset) []events.
 func (m *Machine) cannotReset(request events.ResetRequest) string {
 	members := slices.Sorted(maps.Keys(m.state.Members))
 	switch {
-	case m.state.Plan == nil:
+	case m.state.Plan == nil && len(m.toldAndGone()) == 0:
 		return "nothing was trained yet: training begins once nodes join"
 	case request.Snapshots && m.state.Job.Unchanged():
 		return "there are no snapshots of scripts that run --unchanged, which begin with their own checkpoints: reknit cluster reset, " +
@@ -193,7 +200,7 @@ const onlyGives = 1 // byte
 
 // givenUp says that nobody needs what a node keeps without a script: training begins. Its job is that of scripts. Empty for any other node.
 func (m *Machine) givenUp(memory int64) string {
-	if memory > onlyGives || m.state.Plan == nil || !m.begins() {
+	if memory > onlyGives || m.state.Plan == nil && m.state.Reset == nil || !m.begins() {
 		return ""
 	}
 	return "training begins at its first step, and nobody needs what is kept of before"

@@ -22,8 +22,8 @@ func (m *Machine) openDue(cause events.Event) []events.Event {
 		return m.heed(cause)
 	case m.regroups(cause):
 		return nil
-	case m.remembersPlan():
-		return m.takeRemembered(cause)
+	case m.awaitsTold(cause.Logged):
+		return m.holdTold(cause)
 	case m.state.Poison.Held != nil && !m.mayBegin(): // else nobody has a state that it could cost
 		return m.holdStep(cause)
 	case m.isOutdone():

@@ -175,7 +175,8 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 		return nil // an older incarnation, or long gone
 	}
 	m.miss(lost)
-	if lost.Proven && m.state.Plan != nil && m.state.trusted(lost.Node, lost.Incarnation) {
+	_, told := m.state.Recall.Told[lost.Node]
+	if lost.Proven && (m.state.Plan != nil || told) && m.state.trusted(lost.Node, lost.Incarnation) {
 		m.state.Gone[lost.Node] = lost.Incarnation
 	}
 	if lost.Step > 0 && m.state.trusted(lost.Node, lost.Incarnation) {

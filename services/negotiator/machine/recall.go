@@ -35,16 +35,16 @@ type recall struct {
 	Gathers  bool                      `json:"gathers,omitempty"`  // those who trained are given the time to come
 	Gathered bool                      `json:"gathered,omitempty"` // they have had it
 	Few      few                       `json:"few,omitzero"`
+	Until    time.Time                 `json:"until,omitzero"`     // a log without a plan waits for those who told; zero: it does not yet
 	Taken    uint64                    `json:"taken,omitempty"`    // generation of the plan that was recalled and that no other has followed
 	Accepted bool                      `json:"accepted,omitempty"` // an operator accepts that the log is older than what nodes trained
 }
 
 // few is a plan that fewer than half of those who trained under it tell of.
 type few struct {
-	Plan    string       `json:"plan"`
-	Told    *events.Plan `json:"told,omitempty"` // that plan
-	Placed  int          `json:"placed"`         // nodes that the plan gives something to train
-	Patient bool         `json:"patient"`        // all others have had the time to come, whichever plan they tell
+	Plan    string `json:"plan"`
+	Placed  int    `json:"placed"`  // nodes that the plan gives something to train
+	Patient bool   `json:"patient"` // all others have had the time to come, whichever plan they tell
 }
 
 // Began tells when the log was made, by its own clock.
@@ -60,7 +60,7 @@ func (m *Machine) regroups(cause events.Event) bool {
 		}
 		m.gather(gatherSeconds)
 		return true
-	case m.isForgotten() && m.lacksTellers(), m.remembersPlan() && !known.Few.Patient:
+	case m.isForgotten() && m.lacksTellers():
 		m.gather(fewSeconds)
 		return true
 	case m.state.Plan == nil && !m.isForgotten() && young > 0 && young <= youngSeconds: // a clock that was set back says more
@@ -80,7 +80,7 @@ func (m *Machine) lacksTellers() bool {
 func (m *Machine) past() events.Trained {
 	told := map[events.Trained]int{}
 	for _, joiner := range m.state.Joiners {
-		if past := joiner.Trained; past != nil && past.Plan != "" {
+		if past := joiner.Trained; past != nil && past.Plan != "" && past.Generation <= m.state.generation()+manyAhead {
 			told[events.Trained{Generation: past.Generation, Plan: past.Plan}]++
 		}
 	}
@@ -89,17 +89,19 @@ func (m *Machine) past() events.Trained {
 	})
 }
 
-// isForgotten reports whether nodes trained under a later plan than the log has, and nothing was committed in this log.
+// isForgotten reports whether nodes trained under a later plan than the log has, and nothing was committed in this log. A user may have
+// given that up.
 func (m *Machine) isForgotten() bool {
 	known := m.state.Recall
-	return m.past().Generation > m.state.generation() && (m.state.Plan == nil || known.Taken > 0 || known.Accepted)
+	isLost := m.state.Plan == nil && m.state.Reset == nil || known.Taken > 0 || known.Accepted
+	return isLost && m.past().Generation > m.state.generation()
 }
 
 // isOutdone reports whether the log is older than what nodes trained: it has committed plans, and more nodes tell of one later plan than
 // are members under the one in force, and most of those who ask for a place. Fewer may lie.
 func (m *Machine) isOutdone() bool {
 	past := m.past()
-	if past.Generation <= m.state.generation() || m.isForgotten() {
+	if m.state.Plan == nil || past.Generation <= m.state.generation() || m.isForgotten() {
 		return false
 	}
 	tellers := len(m.tellers(past))
@@ -159,14 +161,11 @@ func (m *Machine) accepted(cause events.Event, _ events.Acceptance) []events.Eve
 
 // known returns the generation of the newest plan that anybody speaks of.
 func (m *Machine) known() uint64 {
-	floor := m.state.Recall.Floor.Generation
-	switch {
-	case m.isForgotten():
-		return max(m.past().Generation, floor)
-	case m.state.Plan == nil: // what was told is not believed, or nobody is left of those who told it
-		return 0
+	newest := max(m.state.generation(), m.state.Recall.Floor.Generation)
+	if m.isForgotten() {
+		return max(newest, m.past().Generation)
 	}
-	return max(m.state.generation(), floor)
+	return newest
 }
 
 // recalls returns the members that are to tell the plan that the log has lost; none where it has not.
@@ -190,7 +189,7 @@ func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.
 	under, past := m.state.Negotiation, m.past()
 	if plan := consent.Plan; plan != nil && m.isThat(plan, past) {
 		few := &m.state.Recall.Few
-		few.Plan, few.Told, few.Placed = past.Plan, plan, len(placedBy(plan)) // who tells another each time gains no time
+		few.Plan, few.Placed = past.Plan, len(placedBy(plan)) // who tells another each time gains no time
 		if m.lacksTellers() {
 			return m.awaitTellers(cause, plan, past)
 		}
@@ -204,6 +203,11 @@ func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.
 	m.answered(consent.Node)
 	if m.awaitsAnswers() {
 		return nil
+	}
+	for _, node := range under.Opening.Recalls {
+		if joiner := m.state.Joiners[node]; joiner != nil {
+			m.state.Gone[node] = joiner.Incarnation // nobody waits for what it does not have
+		}
 	}
 	reason := fmt.Sprintf("it says that it trained under plan %d, which the log does not have, and does not tell that plan", past.Generation)
 	return m.abort(cause, reason, m.refuseChanges(reason, func(change events.Change) bool {

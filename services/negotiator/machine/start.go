@@ -14,7 +14,7 @@ const gatherSeconds = 3
 // lacks returns how many nodes are to come before the first plan, or the first after a stop: the operator or the job may want
 // several.
 func (m *Machine) lacks() int {
-	if !m.isFirst() && m.state.Stop == nil || len(m.state.Joiners) == 0 || m.isForgotten() || m.remembersPlan() {
+	if !m.isFirst() && m.state.Stop == nil || len(m.state.Joiners) == 0 || m.isForgotten() {
 		return 0
 	}
 	agree, undecided := m.agreeing()

@@ -42,7 +42,7 @@ type state struct {
 	Ask         bool                   `json:"ask"`               // for snapshots: living nodes did not have all units
 	Paused      bool                   `json:"paused"`            // a step was abandoned: only a new plan lets trainers go on
 	Misread     map[string]bool        `json:"misread"`           // by "node plan position": snapshots not read lately; by node: two
-	Gone        map[string]string      `json:"gone"`              // incarnations of Plan that are proven to be gone, by node
+	Gone        map[string]string      `json:"gone"`              // incarnations of Plan, or that told of one, which have nothing, by node
 	Fallen      map[string]uint64      `json:"fallen"`            // steps that nodes had completed which were lost since the last commit
 	Missed      map[string]string      `json:"missed,omitempty"`  // incarnations lost from a place that may live, by node
 	Recall      recall                 `json:"recall,omitzero"`

@@ -20,7 +20,7 @@ func (w *World) checkStored(event events.Event) {
 	}
 	switch payload := payload.(type) {
 	case *events.Join:
-		if payload.Trained != nil {
+		if payload.Trained != nil && payload.Trained.Plan != "" {
 			w.toldOf = max(w.toldOf, payload.Trained.Generation)
 		}
 	case *events.Commitment:
@@ -34,6 +34,7 @@ func (w *World) checkStored(event events.Event) {
 		w.noteComplete(payload)
 	case *events.Hold:
 		w.isHeld, w.heldFor = true, payload.Reason
+		w.noteMissed(payload.Awaits)
 		w.awaitsNewer = w.awaitsNewer || w.reset != nil && w.reset.Snapshots && len(payload.Awaits) > 0
 		if w.held = payload.Step; w.held != nil && w.healed {
 			w.after(operatorTakes, func() { w.release(false) })
@@ -93,7 +94,6 @@ const aheadOfAll = 4
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
 	w.undecided, w.isHeld, w.heldFor = false, false, ""
-	w.noteUnknown(plan)
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}
@@ -111,8 +111,8 @@ func (w *World) checkPlan(plan *events.Plan) {
 		w.checkBack(plan)
 	}
 	w.resumed = plan.ResumeStep
-	if plan.Generation == 1 && w.before > 0 { // what was made before is gone
-		w.newest = plan.ResumeStep
+	if w.begins { // what was made before is gone
+		w.newest, w.begins = plan.ResumeStep, false
 		w.beginLife(plan)
 	}
 	w.noteLife(plan)

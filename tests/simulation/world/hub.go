@@ -18,6 +18,7 @@ type hub struct {
 	heard  map[*stream.Stream]uint64 // up to which the world has looked
 	made   time.Time                 // its store, where that was wiped
 	before map[*stream.Stream]uint64 // messages that are gone with a store
+	lost   uint64                    // plans before the first that is kept to be judged
 	backup *stream.Backup            // nil: there is none
 	log    map[*stream.Stream][]events.Event
 	apart  int // bytes of the largest payload that travels in its event

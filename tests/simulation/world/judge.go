@@ -78,7 +78,7 @@ func (w *World) judgeLog(ended bool) {
 		broken := len(w.stains) > 0 && violation.Invariant == invariants.OneDigest.Says // by the script
 		unread := w.emptied && violation.Invariant == invariants.Spoken.Says            // a message whose payload is gone
 		lied := w.lies && invariants.RestsOnWords(violation.Invariant)
-		gone := w.wiped && slices.Contains(ofOneLog, violation.Invariant) || w.begins && violation.Invariant == invariants.Verified.Says ||
+		gone := w.wiped && slices.Contains(ofOneLog, violation.Invariant) ||
 			w.unknown && violation.Invariant == invariants.Stored.Says // the log knows no snapshots of plans of which nobody told it
 		if broken || unread || lied || gone || !ended && violation.Invariant == invariants.Answered.Says {
 			continue

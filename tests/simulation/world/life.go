@@ -4,27 +4,62 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
 
-// noteSecondLife has the judge begin its books anew where training begins anew in a log that lost all: nobody is left who can tell what was
-// before. It finds one who lives and told.
+// noteSecondLife hears of the first plan in a log that lost all. It finds a generation of which nodes told, and that is used again; and
+// training that begins anew though one lives who told. The judge begins its books anew there, and where a generation is used again of which
+// nobody told, and nobody who lives knows.
 func (w *World) noteSecondLife(event events.Event) {
-	if !w.wiped || w.generation() == 0 {
+	if !w.isNew {
 		return
 	}
-	if opening, err := events.Open[events.Opening](event); err == nil && event.Kind == events.NegotiationOpened {
-		w.begins = opening.Generation == 1
+	switch payload, err := event.Read(); payload := payload.(type) {
+	case *events.Opening:
+		w.begins = err == nil && (payload.Generation == 1 || payload.Begins)
+	case *events.Commitment:
+		w.isNew = false
+		w.checkSecondLife(payload.Generation)
 	}
-	commitment, err := events.Open[events.Commitment](event)
-	if event.Kind != events.Committed || err != nil || commitment.Generation > 1 {
-		return // see checkStored
+}
+
+func (w *World) checkSecondLife(generation uint64) {
+	if generation <= w.toldOf && !w.lies {
+		w.violation("generation %d is used again, and nodes told the log of generation %d", generation, w.toldOf)
 	}
-	if teller := w.teller(); teller != nil && !w.lies {
-		w.violation("training begins anew, and %s lives and told that it trained under generation %d", teller.node.name, teller.claimable)
+	switch teller := w.teller(); {
+	case w.begins:
+		if teller != nil && !w.lies {
+			w.violation("training begins anew, and %s lives and told that it trained under generation %d", teller.node.name,
+				teller.claimable)
+		}
+		w.beginAnew(generation - 1)
+	case generation > w.generation():
+		w.unknown = w.unknown || !w.isKnown(generation-1)
+	case !w.isKnown(generation):
+		w.tell("hub", "uses generation %d again: all who knew of it are gone", generation)
+		w.beginAnew(generation - 1)
 	}
-	w.beginAnew()
+}
+
+// toldWait is for how long a log without a plan waits for a node that told it of one: nobody else may stand for good for one that is deaf.
+const toldWait = 2 * time.Minute
+
+// noteMissed hears for whom the cluster waits.
+func (w *World) noteMissed(nodes []string) {
+	for _, node := range nodes {
+		if _, was := w.missed[node]; !was && w.isNew {
+			w.missed[node] = w.now
+		}
+	}
+}
+
+// waitedFor reports whether the newest log has waited for a node, and said so.
+func (w *World) waitedFor(node string) bool {
+	since, missed := w.missed[node]
+	return missed && w.now-since >= toldWait-time.Second
 }
 
 // lifetime is training from its first step, or from a snapshot, until it begins anew. Values of a life are those of no other: a node
@@ -74,11 +109,12 @@ func digestOfPlan(plan *events.Plan) string {
 	return events.Digest(data)
 }
 
-// teller returns a process that lives and told the newest log what it trained before; nil: there is none.
+// teller returns a process that lives and told the newest log what it trained before; nil: there is none, but for those whom that log has
+// waited for as long as for anybody, by name.
 func (w *World) teller() *process {
 	for _, n := range w.nodes {
 		for _, p := range n.processes() {
-			if p.asked > 0 && p.claimable > 0 {
+			if p.asked > 0 && p.claimable > 0 && !w.waitedFor(n.name) {
 				return p
 			}
 		}
@@ -92,20 +128,20 @@ func (w *World) lacksNodes() bool {
 		strings.HasPrefix(w.heldFor, "waiting for more nodes")
 }
 
-// beginAnew begins the judge's books anew. The ledger goes on: whatever was trained is undone.
-func (w *World) beginAnew() {
+// beginAnew begins the judge's books anew, behind so many plans. The ledger goes on: whatever was trained since those is undone.
+func (w *World) beginAnew(plans uint64) {
 	w.before += w.generation()
-	w.hub.secondLife()
-	w.resumed, w.lost, w.held, w.reset, w.begins, w.anew = 0, nil, nil, nil, false, 0
+	w.hub.secondLife(plans)
+	w.resumed, w.lost, w.held, w.reset, w.anew = 0, nil, nil, nil, 0
 	clear(w.told)
 	w.made = nil
 	clear(w.places)
 	clear(w.collectives)
 }
 
-// secondLife forgets what was said in the logs before this one.
-func (h *hub) secondLife() {
-	h.backup = nil
+// secondLife forgets what was said in the logs before this one, with so many plans.
+func (h *hub) secondLife(plans uint64) {
+	h.backup, h.lost = nil, plans
 	for s, log := range h.log {
 		log = slices.Clone(log[min(h.before[s], uint64(len(log))):])
 		for i := range log {

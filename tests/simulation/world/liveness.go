@@ -221,4 +221,4 @@ func (w *World) newestPlan() *events.Plan {
 	return plan.(*events.Plan)
 }
 
-func (w *World) generation() uint64 { return uint64(len(w.hub.plans())) }
+func (w *World) generation() uint64 { return w.hub.lost + uint64(len(w.hub.plans())) }

@@ -19,8 +19,7 @@ func (w *World) wipe() {
 		return
 	}
 	w.look()
-	w.wiped, w.toldOf = true, 0
-	w.hub.forgetHalf()
+	w.isAnother()
 	w.hub.wipe(w.hubTime())
 	w.replaced((*stream.Follower).Begin)
 }
@@ -40,10 +39,15 @@ func (w *World) restore() {
 		return
 	}
 	w.look()
-	w.wiped, w.toldOf = true, 0
-	w.hub.forgetHalf()
+	w.isAnother()
 	w.hub.restore()
 	w.replaced((*stream.Follower).End)
+}
+
+// isAnother has the judge know that the next log is another one.
+func (w *World) isAnother() {
+	w.wiped, w.isNew, w.begins, w.toldOf, w.missed = true, true, false, 0, map[string]time.Duration{}
+	w.hub.forgetHalf()
 }
 
 // replaced has all see that the log is another one. Their readers go on where a follower is put.
@@ -91,20 +95,6 @@ func (p *process) findReplaced(put func(*stream.Follower)) {
 	p.do(p.agent.Forgotten("the log is another one"))
 }
 
-// noteUnknown hears of a plan of a log that lost all, where all who knew the plan before it are gone for good. If they told the log of that
-// plan, generations go on behind it. If they had no time to, its generation is used again: nobody can know, and nothing of the run is
-// judged any more.
-func (w *World) noteUnknown(plan *events.Plan) {
-	switch {
-	case !w.wiped || plan.Generation == 1:
-	case plan.Generation > w.generation():
-		w.unknown = w.unknown || !w.isKnown(plan.Generation-1)
-	case w.toldOf < plan.Generation && !w.isKnown(plan.Generation):
-		w.tell("hub", "uses generation %d again: all who knew of it are gone", plan.Generation)
-		w.forked = true
-	}
-}
-
 // isKnown reports whether a process or an agent lives that has what was trained under the plan of a generation, or a later one.
 func (w *World) isKnown(generation uint64) bool {
 	return slices.ContainsFunc(w.nodes, func(n *node) bool {
@@ -134,7 +124,7 @@ func (h *hub) forgetHalf() {
 	isHalf := func(event events.Event) bool {
 		switch payload, err := event.Read(); payload := payload.(type) {
 		case *events.Commitment:
-			return err == nil && payload.Generation > uint64(len(h.plans()))
+			return err == nil && payload.Generation > h.lost+uint64(len(h.plans()))
 		case *events.Abort:
 			return err == nil && payload.Superseded && !opened[event.Cause]
 		}

@@ -56,21 +56,22 @@ type World struct {
 	witnesses   map[int]map[*process]bool // by unit that was spoiled: whose copy was known when it first was
 	unjudged    int                       // events since the log was judged
 	chatter     chatter
-	begins      bool           // in a log that lost all training is about to begin anew, where all can make step 0
+	begins      bool           // in a log that lost all training is about to begin, as its newest negotiation says
 	heldFor     string         // why the cluster holds, as was told last since the newest plan; empty: it does not
 	scripted    []*script      // that run, or have yet to end
 	misled      bool           // the log was found wrong
 	lies        bool           // a node lies
 	emptied     bool           // payloads were dropped before all had read them
 	wiped       bool           // the hub's store was, or an older one was restored
-	toldOf      uint64         // the newest generation that joins in the newest log tell of
+	isNew       bool           // it was, and no plan was committed since
+	toldOf      uint64         // the newest generation that joins in the newest log tell of, with the plan's digest
 	unknown     bool           // that log went on from a plan before one of which nobody who lives knows
-	forked      bool           // it used a generation again that nobody told it of: nothing is judged any more
 	accepts     bool           // a user accepts an older log, where the cluster asks for it
 	judged      int            // events of the log that are kept; zero: all
 	livedUnder  map[string]int // by the digest of each plan: the life of which it is; zero, too, before there was a second
 	before      uint64         // generations of the lives before, of which nobody was left who knew
 	planned     []ledger.Plan
+	missed      map[string]time.Duration // by node: since when the newest log says that it waits for it
 	trained     []ledger.Entry
 	folded      int                  // of trained, when it was folded last
 	steps       uint64               // of the job; zero: it has no end
@@ -311,9 +312,6 @@ func (w *World) completed(p *process) {
 
 // violation tells that something happened that must never happen.
 func (w *World) violation(format string, args ...any) {
-	if w.forked {
-		return
-	}
 	what := fmt.Sprintf(format, args...)
 	w.tell("VIOLATION", "%s", what)
 	w.Violations = append(w.Violations, what)
