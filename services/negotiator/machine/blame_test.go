@@ -65,6 +65,23 @@ func TestWhatANodeWasBlamedForEndsWithTheChangeThatItHindered(t *testing.T) {
 	}
 }
 
+// Seed 33116: a last holder never offered its unit, all stood, and nothing said who it was.
+func TestALastHolderThatGivesNothingIsNamedInTheHold(t *testing.T) {
+	w := newWorld(t, 2)
+	w.trained = map[string]*events.Trained{"n1": {Generation: 1, Plan: w.machine.state.PlanDigest, Step: w.step}}
+	w.transfer, w.mute[events.Scheduled], w.behind = true, true, "n2"
+	w.lose("n1")
+	w.join("n1")
+	w.run()
+	for range w.machine.settings.AttemptsLimit + 1 {
+		w.tick(64 * time.Second)
+	}
+	held := w.held()
+	if held == nil || !slices.Equal(held.Awaits, []string{"n2"}) || !strings.Contains(held.Reason, "n2 alone has what others need") {
+		t.Errorf("held %+v", held)
+	}
+}
+
 // The restorer knows who has offered and received what.
 func TestWhoHoldsUpATransferIsForTheRestorerToSay(t *testing.T) {
 	w := whileAllArePaused(t)

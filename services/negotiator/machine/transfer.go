@@ -69,6 +69,11 @@ func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []e
 		return m.giveUp(cause, []string{node}, fmt.Sprintf("it alone says that transfers fail, %d in a row, the last: %s",
 			m.settings.AttemptsLimit, reason), false)
 	}
+	if _, last := protocol.Spare(m.state.placed(), blamed); len(last) > 0 {
+		reason += fmt.Sprintf(". %s alone has what others need, and is never given up for that: mend it, or end its script and its agent. "+
+			"Once it has ended, training goes on from what others have, or holds until: reknit cluster reset", named(last, itself))
+		return m.abort(cause, reason, m.hold(reason, last...))
+	}
 	return m.abort(cause, reason, m.hold(reason))
 }
 
