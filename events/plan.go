@@ -191,8 +191,11 @@ type Predicted struct {
 	// take, or its steps where nobody told of passes; zero: by nothing.
 	Correction float64 `json:"correction,omitempty" is:"min=0,max=1e9"`
 	// OverheadSeconds were added for what steps of the plan before took beyond that: to sum gradients and wait for each other. A node
-	// that trains alone is spared them, and stepSeconds of such a plan is without.
+	// that trains alone is spared them, and stepSeconds of such a plan has ownSeconds in their place.
 	OverheadSeconds float64 `json:"overheadSeconds,omitempty" is:"min=0,max=1e30"`
+	// OwnSeconds are what steps of the last plan of one node took beyond its passes: to update the model, say. They are a part of
+	// overheadSeconds; zero: not known.
+	OwnSeconds float64 `json:"ownSeconds,omitempty" is:"min=0,max=1e30"`
 }
 
 // Candidate is a plan that was weighed.

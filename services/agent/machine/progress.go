@@ -75,27 +75,32 @@ func (m *Machine) Profiled(now time.Time, profile events.Profile) events.Event {
 }
 
 const (
-	warmSteps  = 7   // of a plan are not counted: the first two compile, and warm caches, and layers are measured in the next five
-	firstSteps = 5   // that are counted of a plan, before how long one takes is told
-	mostSteps  = 640 // that are looked at at a time
-	paceNews   = 1.1 // by how much steps take more or less than was told, for it to be told again
+	warmSteps  = 7    // of a plan are not counted: the first two compile, and warm caches, and layers are measured in the next five
+	firstSteps = 5    // that are counted of a plan, before how long one takes is told
+	mostSteps  = 1000 // that are kept of a look
+	longLook   = 60   // seconds, after which a look ends if it has seen so many steps as the first one
+	exactNews  = 1.03 // by how much steps take more or less than was told, for it to be told again, until a look was long
+	paceNews   = 1.1  // and from then on
 )
 
-// steps knows how long the steps of a plan take. It looks at some at a time, and at twice as many after each time that there was
-// news, so that steps whose length wavers are told of log2 times.
+// steps knows how long the steps of a plan take. It tells so after the first few, and looks again when there are twice as many, until it
+// has looked for long: a processor that others use, too, may be half as fast for some seconds. From then on each look is a long one, at
+// new steps.
 type steps struct {
 	generation uint64
 	warm       int
 	seconds    []float64
 	passes     []float64 // seconds of each that the node computed; 0: not told
-	window     int
-	told       float64 // seconds; zero: nothing was
-	counted    int     // of the last look
+	lasted     float64   // seconds: the look so far
+	window     int       // steps of a look that is not long
+	wasLong    bool      // a look before
+	told       float64   // seconds; zero: nothing was
+	counted    int       // of the last look
 	// usualPasses is the median of passes, of the last look.
 	usualPasses float64
 }
 
-// note takes a completed step of a plan, and its passes. It returns the median of the last ones where that is news.
+// note takes a completed step of a plan, and its passes. It returns the median of those that it looked at where that is news.
 func (s *steps) note(generation uint64, seconds, passes float64) (usual float64, news bool) {
 	if s.generation != generation {
 		*s = steps{generation: generation, window: firstSteps}
@@ -103,17 +108,32 @@ func (s *steps) note(generation uint64, seconds, passes float64) (usual float64,
 	if s.warm++; s.warm <= warmSteps {
 		return 0, false
 	}
-	s.passes = append(s.passes, passes)
-	if s.seconds = append(s.seconds, seconds); len(s.seconds) < s.window {
+	s.lasted += seconds
+	if len(s.seconds) < mostSteps {
+		s.seconds, s.passes = append(s.seconds, seconds), append(s.passes, passes)
+	}
+	isLong := s.lasted >= longLook && len(s.seconds) >= firstSteps
+	if len(s.seconds) != s.window && !isLong {
 		return 0, false
 	}
 	usual, s.usualPasses, s.counted = median(s.seconds), median(s.passes), len(s.seconds)
-	s.seconds, s.passes = s.seconds[:0], s.passes[:0]
-	if usual <= 0 || usual < s.told*paceNews && usual > s.told/paceNews {
-		return usual, false
+	news = s.isNews(usual)
+	if s.window *= 2; news {
+		s.told = usual
 	}
-	s.told, s.window = usual, min(2*s.window, mostSteps)
-	return usual, true
+	if isLong {
+		s.seconds, s.passes, s.lasted, s.window, s.wasLong = s.seconds[:0], s.passes[:0], 0, 0, true
+	}
+	return usual, news
+}
+
+// isNews reports whether steps differ from what was told.
+func (s *steps) isNews(usual float64) bool {
+	times := exactNews
+	if s.wasLong {
+		times = paceNews
+	}
+	return usual > 0 && (usual >= s.told*times || usual <= s.told/times)
 }
 
 // note takes a completed step, and returns the stall before it where it is the first of a generation.

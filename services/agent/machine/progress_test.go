@@ -46,3 +46,45 @@ func TestStepsThatBecomeFasterAreToldAsThoseThatBecomeSlower(t *testing.T) {
 		}
 	}
 }
+
+// Five steps are soon told of, and are few: of a processor that others use, too, they show one state.
+func TestMoreStepsTellMoreExactlyWhatOneTakes(t *testing.T) {
+	n := trainingNode(t, 14)
+	if told := n.paces(warmSteps+firstSteps, 0.1, 0); len(told) != 1 || told[0].StepSeconds != 0.1 {
+		t.Errorf("told %+v: expected the first steps", told)
+	}
+	if told := n.paces(5, 0.15, 0); len(told) != 1 || told[0].StepSeconds != 0.15 || told[0].Steps != 10 {
+		t.Errorf("told %+v: expected that half of ten steps take longer", told)
+	}
+	if told := n.paces(30, 0.104, 0); len(told) != 1 || told[0].StepSeconds != 0.104 || told[0].Steps != 20 {
+		t.Errorf("told %+v: expected the median of twenty steps, once", told)
+	}
+	if told := n.paces(40, 0.109, 0); len(told) != 1 || told[0].StepSeconds != 0.109 || told[0].Steps != 80 {
+		t.Errorf("told %+v: expected that most steps take 5 %% more", told)
+	}
+	if told := n.paces(1500, 0.111, 0); len(told) != 0 {
+		t.Errorf("told %+v: steps take 2 %% more", told)
+	}
+}
+
+func TestAfterALongLookOneThatDiffersByATenthIsTold(t *testing.T) {
+	n := trainingNode(t, 14)
+	n.paces(100, 1, 0)
+	if told := n.paces(130, 1.08, 0); len(told) != 0 {
+		t.Errorf("told %+v: steps scatter by that", told)
+	}
+	if told := n.paces(20, 18, 0); len(told) != 1 || told[0].StepSeconds != 18 || told[0].Steps != firstSteps {
+		t.Errorf("told %+v: expected that steps became very slow, within ten of them", told)
+	}
+}
+
+func TestStepsThatWaverAreToldOnceAMinuteAtMost(t *testing.T) {
+	n := trainingNode(t, 14)
+	told := 0
+	for step := range 36_000 { // an hour
+		told += len(n.paces(1, 0.05+0.1*float64(step/700%2), 0))
+	}
+	if told > 60+10 {
+		t.Errorf("told %d times in an hour", told)
+	}
+}

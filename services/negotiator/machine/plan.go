@@ -52,7 +52,7 @@ func (m *Machine) inForce() *events.Plan {
 	told := *plan
 	told.Sync, told.Migration, told.Predicted, told.Considered = events.Sync{}, events.Migration{},
 		events.Predicted{Correction: plan.Predicted.Correction, OverheadSeconds: plan.Predicted.OverheadSeconds,
-			Unmeasured: plan.Predicted.Unmeasured}, nil
+			OwnSeconds: plan.Predicted.OwnSeconds, Unmeasured: plan.Predicted.Unmeasured}, nil
 	told.Idle = nil
 	told.Nodes = slices.Clone(plan.Nodes)
 	for i, member := range told.Nodes {

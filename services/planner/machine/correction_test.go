@@ -52,9 +52,9 @@ func TestWhatWasLearntBeforeCountsWhereNothingWasMeasuredSince(t *testing.T) {
 	rerouted.CurrentStepSeconds = 1000
 	rerouted.Current.Predicted.Correction = 1.2
 	rerouted.Current.Reroutes = []events.Reroute{{From: "n2", To: "n5", Stage: 1, MicroBatches: 6}}
-	rerouted.Current.Predicted.OverheadSeconds = 0.3
-	if got, beside := correction(settings.Situation(rerouted), rerouted); got != 1.2 || beside != 0.3 {
-		t.Errorf("corrected by %v and %v s: steps in which some stand in for others are no measure", got, beside)
+	rerouted.Current.Predicted.OverheadSeconds, rerouted.Current.Predicted.OwnSeconds = 0.3, 0.1
+	if got := lessonOf(settings.Situation(rerouted), rerouted); got != (lesson{1.2, 0.3, 0.1}) {
+		t.Errorf("%+v: steps in which some stand in for others are no measure", got)
 	}
 }
 
@@ -81,9 +81,9 @@ func TestWhatAStepTakesBeyondItsPassesIsAddedAndNotMultiplied(t *testing.T) {
 		"they are said to take for ever":    {1.2, 1e300, 1.2, 0},
 		"the step is said to take for ever": {1e300, 1, 1, mostCorrection - 1},
 	} {
-		times, beside := correction(settings.Situation(r), measuredWith(r, test.step, test.passes))
-		if !near(times, test.times) || math.Abs(beside-test.beside*model) > 1e-9*model {
-			t.Errorf("%s: %v times and %v models beside, expected %+v", what, times, beside/model, test)
+		learnt := lessonOf(settings.Situation(r), measuredWith(r, test.step, test.passes))
+		if !near(learnt.times, test.times) || math.Abs(learnt.overheadSeconds-test.beside*model) > 1e-9*model {
+			t.Errorf("%s: %+v of models of %v s, expected %+v", what, learnt, model, test)
 		}
 	}
 }
@@ -115,19 +115,16 @@ func TestNoMoreIsExpectedWithoutALostNodeThanStepsTookAtTheirLeast(t *testing.T)
 		r := measuredWith(test.request, test.step, test.passes)
 		model := settings.Situation(r).CurrentSeconds()
 		r.CurrentLeastSeconds = test.least * model
-		if times, beside := correction(settings.Situation(r), r); !near(times, test.times) || !near(beside/model, test.beside) {
-			t.Errorf("%s: %v times and %v models beside, expected %+v", what, times, beside/model, test)
+		learnt := lessonOf(settings.Situation(r), r)
+		if !near(learnt.times, test.times) || !near(learnt.overheadSeconds/model, test.beside) {
+			t.Errorf("%s: %+v of models of %v s, expected %+v", what, learnt, model, test)
 		}
 	}
 }
 
 // Two replicas sum their gradients, and the one that is left has nobody to wait for.
 func TestWhoTrainsAloneIsSparedWhatOthersCost(t *testing.T) {
-	r := request("n1", "n2")
-	r.Job.Kind = events.DataParallel
-	for i := range r.Nodes {
-		r.Nodes[i].MemoryBytes = 1 << 40
-	}
+	r := wholes("n1", "n2")
 	first := proposed(t, r).Plan
 	r.Generation, r.Current = 2, &first
 	both := proposed(t, measuredWith(r, 2, 1)).Plan.Predicted
@@ -138,15 +135,48 @@ func TestWhoTrainsAloneIsSparedWhatOthersCost(t *testing.T) {
 	}
 }
 
+// wholes is a request of a data-parallel job, whose nodes hold all of the model.
+func wholes(nodes ...string) events.PlanRequest {
+	r := request(nodes...)
+	r.Job.Kind = events.DataParallel
+	for i := range r.Nodes {
+		r.Nodes[i].MemoryBytes = 1 << 40
+	}
+	return r
+}
+
+// An optimizer updates the whole model at a node that trains alone, and at each of two replicas.
+func TestWhatANodeAloneTakesBesidePassesIsNotSharedByReplicas(t *testing.T) {
+	r := wholes("n1")
+	first := proposed(t, r).Plan
+	model := first.Predicted.StepSeconds
+	r = wholes("n1", "n2")
+	r.Generation, r.Current = 2, &first
+	plain := proposed(t, r).Plan.Predicted
+	near := func(got, want float64) bool { return math.Abs(got-want) < 1e-9*want }
+	both := proposed(t, measuredWith(r, 1.8, 1.08)).Plan
+	if got := both.Predicted; !near(got.StepSeconds, 1.08*plain.StepSeconds+0.72*model) || !near(got.OwnSeconds, 0.72*model) {
+		t.Errorf("%+v: expected 1.08 times %v s, and %v s beside", got, plain.StepSeconds, 0.72*model)
+	}
+	r = wholes("n1")
+	r.Generation, r.Current = 3, &both // two take twice what the model says, and one node is left
+	if got := proposed(t, measuredWith(r, 3, 1.1)).Plan.Predicted; !near(got.StepSeconds, (1.1+0.72)*model) {
+		t.Errorf("%+v: expected %v s, as the node took alone beside its passes", got, (1.1+0.72)*model)
+	}
+	if got := proposed(t, measuredWith(r, 1.2, 1.1)).Plan.Predicted; got.OwnSeconds > got.OverheadSeconds {
+		t.Errorf("%+v: a node's own seconds are a part of the overhead", got)
+	}
+}
+
 // Optimizer and data loading take a node's time when it trains alone, too: the same plan takes as long again.
-func TestAStepOfANodeAloneCountsAsPasses(t *testing.T) {
+func TestTheSameNodeAloneIsExpectedToTakeAsLongAgain(t *testing.T) {
 	r := request("n1")
 	r.Nodes[0].MemoryBytes = 1 << 40
 	first := proposed(t, r).Plan
 	r.Generation, r.Current = 2, &first
 	slow := measuredWith(r, 1.8, 1.08)
 	got := proposed(t, slow).Plan.Predicted
-	if math.Abs(got.StepSeconds-slow.CurrentStepSeconds) > 1e-9 || math.Abs(got.Correction-1.8) > 1e-9 || got.OverheadSeconds != 0 {
+	if math.Abs(got.StepSeconds-slow.CurrentStepSeconds) > 1e-9 || math.Abs(got.Correction-1.08) > 1e-9 {
 		t.Errorf("%+v: expected the %v s that were measured", got, slow.CurrentStepSeconds)
 	}
 }

@@ -65,7 +65,8 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 		s.Empty, s.Relayed = empty(request.Nodes, *request.Current), len(request.Current.Relays) > 0
 	}
 	s.Network = network(request, nodes)
-	s.Correction, s.OverheadSeconds = correction(s, request)
+	learnt := lessonOf(s, request)
+	s.Correction, s.OverheadSeconds, s.OwnSeconds = learnt.times, learnt.overheadSeconds, learnt.ownSeconds
 	return s
 }
 
@@ -73,25 +74,29 @@ func (settings Settings) Situation(request events.PlanRequest) policy.Situation 
 // further off has another reason than a model has.
 const mostCorrection = 10
 
-// correction is how many times as long as the model says passes of the plan in force take, with what is known of its nodes and
+// lesson is what the steps of plans before teach about those of the next one.
+type lesson struct {
+	times           float64 // as long as the model says do passes take
+	overheadSeconds float64 // that a step takes beyond that
+	ownSeconds      float64 // of these, that it takes though one node trains alone
+}
+
+// lessonOf tells how many times as long as the model says passes of the plan in force take, with what is known of its nodes and
 // layers now, and the seconds that its steps take beyond that. A step counts as passes whole if nobody measured its passes, or if
-// it takes less than its passes should. A node that trains alone waits for nobody: all of its step counts as passes, as the next
-// plan for it alone is spared nothing of that. Earlier lessons count on if nothing was measured under the plan, or its nodes
-// stand in for lost ones. If a node is lost, no more is expected than steps took at their least: a trainer whose link had become slow
-// left, and the two without it took 247 ms where 2 s were predicted.
-func correction(s policy.Situation, request events.PlanRequest) (times, overheadSeconds float64) {
+// it takes less than its passes should. A node that trains alone waits for nobody: what its steps take beyond passes is its own, to
+// update the model say, and is not divided by how many train next. Earlier lessons count on if nothing was measured under the plan, or
+// its nodes stand in for lost ones. If a node is lost, no more is expected than steps took at their least: a trainer whose link had
+// become slow left, and the two without it took 247 ms where 2 s were predicted.
+func lessonOf(s policy.Situation, request events.PlanRequest) lesson {
 	current := request.Current
 	if current == nil || isUnmeasured(request) {
-		return 1, 0
+		return lesson{times: 1}
 	}
-	model := s.CurrentSeconds()
+	model, before := s.CurrentSeconds(), current.Predicted
 	if request.CurrentStepSeconds == 0 || len(current.Reroutes) > 0 || model == 0 {
-		return cmp.Or(current.Predicted.Correction, 1), current.Predicted.OverheadSeconds
+		return lesson{cmp.Or(before.Correction, 1), before.OverheadSeconds, before.OwnSeconds}
 	}
 	ratio := request.CurrentComputeRatio
-	if policy.IsAlone(s.Current) {
-		ratio = 0
-	}
 	step := believed(request.CurrentStepSeconds / model)
 	passes := min(step, max(cmp.Or(ratio, step), 1.0/mostCorrection))
 	if least := believed(cmp.Or(request.CurrentLeastSeconds, request.CurrentStepSeconds) / model); request.LosesNode() && least < step {
@@ -100,7 +105,12 @@ func correction(s policy.Situation, request events.PlanRequest) (times, overhead
 		}
 		step = max(passes, least)
 	}
-	return passes, (step - passes) * model
+	learnt := lesson{times: passes, overheadSeconds: (step - passes) * model}
+	learnt.ownSeconds = learnt.overheadSeconds
+	if !policy.IsAlone(s.Current) {
+		learnt.ownSeconds = min(learnt.ownSeconds, before.OwnSeconds)
+	}
+	return learnt
 }
 
 // believed is a ratio of steps as far as it may be the model's fault.
@@ -215,7 +225,7 @@ func proposal(request events.PlanRequest, s policy.Situation, best policy.Candid
 			StepSeconds: best.StepSeconds, StepSecondsLowerBound: best.LowerBoundSeconds,
 			TransitionSeconds: best.TransitionSeconds, PeakBytes: best.PeakBytes,
 			SamplesPerSecond: float64(globalBatch) / best.StepSeconds, Unmeasured: isUnmeasured(request),
-			Correction: s.Correction, OverheadSeconds: s.OverheadSeconds,
+			Correction: s.Correction, OverheadSeconds: s.OverheadSeconds, OwnSeconds: s.OwnSeconds,
 		},
 	}
 	if request.Generation > 1 {

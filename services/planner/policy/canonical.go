@@ -22,7 +22,7 @@ type Canonical struct {
 // Equals keep their order. O(nodes log nodes).
 func (s Situation) Canonical() Canonical {
 	c := Canonical{Situation: s, kept: s.Current}
-	c.Correction, c.OverheadSeconds = 0, 0 // only Weigh has a use for them, and they are known no sooner than the question
+	c.Correction, c.OverheadSeconds, c.OwnSeconds = 0, 0, 0 // only Weigh has a use for them, and they are known no sooner than the question
 	isEmpty := make([]bool, len(s.Nodes))
 	index := make(map[string]int, len(s.Nodes))
 	for i, node := range s.Nodes {

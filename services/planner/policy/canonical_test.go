@@ -92,7 +92,7 @@ func TestEveryFieldAboutNodesIsNumbered(t *testing.T) {
 			"OptimizerBytes", "KeptPartitions", "StateCopies", "PreCopies", "Relayed", "currentSeconds",
 			"MicroBatches", "GlobalBatch", "DataParallel", "PipelineLength", "MinReplicas", "Current", "Empty",
 			"Network", "SecondsBetweenFailures", "SecondsUntilReturn", "SwitchSeconds", "RestartSeconds", "Find", "Slowdown", "KeepsAll",
-			"Correction", "OverheadSeconds"},
+			"Correction", "OverheadSeconds", "OwnSeconds"},
 		"Network": {
 			"TransferSeconds", "BytesPerSecond", "LatencySeconds", "Dear", "DearSeconds", "ActivationBytes", "Links", "SiteLinks", "Sites",
 		},

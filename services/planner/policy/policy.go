@@ -51,8 +51,9 @@ type Situation struct {
 	currentSeconds float64 // see timed
 	// Correction is what Weigh multiplies seconds of a step by, for so many times as long did steps take before; zero: 1.
 	Correction float64
-	// OverheadSeconds is what Weigh adds then where more than one node trains.
+	// OverheadSeconds is what Weigh adds then where more than one node trains, and OwnSeconds where one does.
 	OverheadSeconds    float64
+	OwnSeconds         float64
 	SecondsUntilReturn float64 // until the lost nodes are back; zero: not known, or not to be waited for
 	// Find answers as search.Find does, which has it if this is nil.
 	Find func(problem search.Problem, most int) (search.Result, error)

@@ -60,11 +60,12 @@ func (s Situation) CurrentStepSeconds() float64 {
 // corrected is what a step is expected to take of what the model says.
 func (s Situation) corrected() float64 { return cmp.Or(s.Correction, 1) }
 
-// correctedStep is how long a step is expected to take if the model says so many seconds of it. A node alone waits for nobody.
+// correctedStep is how long a step is expected to take if the model says so many seconds of it. A node alone waits for nobody, and
+// updates the model as all do.
 func (s Situation) correctedStep(seconds float64, pipelines []Pipeline) float64 {
 	seconds *= s.corrected()
 	if IsAlone(pipelines) {
-		return seconds
+		return seconds + s.OwnSeconds
 	}
 	return seconds + s.OverheadSeconds
 }

@@ -93,6 +93,9 @@ func learnt(w io.Writer, predicted events.Predicted) {
 	if predicted.OverheadSeconds > 0 {
 		beside = fmt.Sprintf("; where several train, %s of a step beside them", tell.Seconds(predicted.OverheadSeconds))
 	}
+	if predicted.OwnSeconds > 0 {
+		beside += fmt.Sprintf("; where one does, %s", tell.Seconds(predicted.OwnSeconds))
+	}
 	fmt.Fprintf(w, "learnt\tx %.3g\tof what layers say, as passes took before%s\n", times, beside)
 }
 
