@@ -76,8 +76,8 @@ func TestALastHolderThatGivesNothingIsNamedInTheHold(t *testing.T) {
 	for range w.machine.settings.AttemptsLimit + 1 {
 		w.tick(64 * time.Second)
 	}
-	held := w.held()
-	if held == nil || !slices.Equal(held.Awaits, []string{"n2"}) || !strings.Contains(held.Reason, "n2 alone has what others need") {
+	held := must[events.Hold](t, w.last(events.ClusterHeld))
+	if !slices.Equal(held.Awaits, []string{"n2"}) || !strings.Contains(held.Reason, "n2 alone has what others need") {
 		t.Errorf("held %+v", held)
 	}
 }
