@@ -57,6 +57,39 @@ func (e Event) SubjectName() string {
 	return EventSubject(e.Cluster, e.Kind, e.Subject)
 }
 
+// SubjectBy returns the NATS subject of an event where the server knows who speaks, as on a secured installation. A node's words about a
+// unit have its id as the last token. Other nodes speak of that unit too, and the log keeps the newest of each subject: so nobody's
+// words displace another's. The node is "*" in a filter, and empty where nobody proves who speaks.
+func (e Event) SubjectBy(node string) string {
+	row, _ := e.Kind.Row()
+	if node == "" || e.Kind.About() != AboutUnit || !slices.Contains(row.SaidBy, "node") {
+		return e.SubjectName()
+	}
+	return e.SubjectName() + "." + node
+}
+
+// SubjectOn returns where an event is published on a secured installation, or on another.
+func (e Event) SubjectOn(secured bool) string {
+	if node, isNode := strings.CutPrefix(e.Source, NodeSource("")); isNode && secured {
+		return e.SubjectBy(node)
+	}
+	return e.SubjectName()
+}
+
+// BelongsOn reports whether a subject is an event's, on whichever installation.
+func (e Event) BelongsOn(subject string) bool {
+	return subject == e.SubjectName() || subject == e.SubjectOn(true)
+}
+
+// AllOf returns the filter of all events of a kind on a secured installation, or on another.
+func AllOf(cluster string, kind Kind, secured bool) string {
+	all := Event{Kind: kind, Cluster: cluster, Subject: "*"}
+	if secured {
+		return all.SubjectBy("*")
+	}
+	return all.SubjectName()
+}
+
 // EventSubject returns the subject of a fact. Cluster and id may be "*", which makes it a filter.
 func EventSubject(cluster string, kind Kind, id string) string {
 	return "reknit.event." + cluster + "." + string(kind) + "." + id

@@ -83,7 +83,7 @@ func (b *Bus) message(ctx context.Context, event events.Event) (*nats.Msg, error
 			return nil, err
 		}
 	}
-	message := nats.NewMsg(event.SubjectName())
+	message := nats.NewMsg(event.SubjectOn(b.Secured()))
 	message.Header.Set("content-type", ContentType)
 	message.Data = data
 	return message, nil

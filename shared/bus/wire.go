@@ -156,7 +156,7 @@ func checkEnvelope(event *events.Event, cluster, subject string) error {
 	case !events.Token(event.ID) || !events.Token(event.Subject):
 		return refuse(Malformed, "id and subject: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %.100q and %.100q",
 			event.ID, event.Subject)
-	case event.SubjectName() != subject:
+	case !event.BelongsOn(subject):
 		return refuse(Malformed, "subject: expected to hear it on %s, got %.200s (rule place)", event.SubjectName(), subject)
 	case !row.Authorised(event.Source):
 		return refuse(WrongSource, "source: expected one of %v, got %.100q", row.SaidBy, event.Source)

@@ -128,7 +128,7 @@ func (e *Entry) open() string {
 	switch {
 	case !events.Token(e.ID):
 		return fmt.Sprintf("id %q is no token", e.ID)
-	case e.SubjectName() != e.Address:
+	case !e.BelongsOn(e.Address):
 		return fmt.Sprintf("belongs on %s, came on %s", e.SubjectName(), e.Address)
 	case err != nil:
 		return err.Error()

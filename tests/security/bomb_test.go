@@ -186,7 +186,7 @@ func (a *attacker) sayApart(kind events.Kind, id, digest string) {
 		"datacontenttype": "application/json", "dataref": digest, "signature": base64.RawURLEncoding.EncodeToString(signature),
 	})
 	if err == nil {
-		_, err = a.conn.Request(events.EventSubject(cluster, kind, about), message, patience)
+		_, err = a.conn.Request(a.subject(kind, about), message, patience)
 	}
 	if err != nil {
 		a.Fatal(err)

@@ -241,21 +241,26 @@ func (m *matrix) othersWords() (tries []try) {
 				if about == by.key && slices.Contains(row.SaidBy, by.role()) {
 					continue
 				}
-				if slices.Contains(row.SaidBy, by.role()) && (!by.isNode() || row.Kind.About() == events.AboutUnit) &&
+				if slices.Contains(row.SaidBy, by.role()) && !by.isNode() &&
 					(row.Kind.About() != events.AboutService || about == by.name) {
 					continue // about whom it is to say it
 				}
-				event := events.Event{Kind: row.Kind, Cluster: cluster, Subject: about}
+				subject := events.Event{Kind: row.Kind, Cluster: cluster, Subject: about}.SubjectBy(m.key("n2"))
 				source := cmp.Or(row.SaidBy[0], by.role())
 				if source == "node" {
 					source = "node/" + m.key("n2")
 				}
 				data := by.sign(m.words(row.Kind, "/"+source, about))
-				tries = append(tries, by.says(event.SubjectName(), data, "says %s", event.SubjectName()))
+				tries = append(tries, by.says(subject, data, "says %s", subject))
 			}
 		}
 	}
 	return tries
+}
+
+// subject returns where an attacker says an event of a kind about something.
+func (a *attacker) subject(kind events.Kind, about string) string {
+	return events.Event{Kind: kind, Cluster: cluster, Subject: about}.SubjectBy(a.key)
 }
 
 // own returns the subject on which an attacker may say a kind, and whether he may.
@@ -283,7 +288,7 @@ func (m *matrix) othersNames() (tries []try) {
 			if !may {
 				continue
 			}
-			subject := events.Event{Kind: row.Kind, Cluster: cluster, Subject: id}.SubjectName()
+			subject := by.subject(row.Kind, id)
 			for _, source := range []string{
 				events.NodeSource(m.key("n2")), events.NodeSource("n2"), "/negotiator", "/user", "/monitor", "/node/", "/", "",
 			} {
@@ -323,7 +328,7 @@ func (m *matrix) othersIDs() (tries []try) {
 				m.Fatalf("the victim cannot speak: refused %v, %v %s", refused, err, victim.conn.LastError())
 			}
 			message := &nats.Msg{
-				Subject: events.Event{Kind: row.Kind, Cluster: cluster, Subject: id}.SubjectName(),
+				Subject: by.subject(row.Kind, id),
 				Header:  nats.Header{"Nats-Msg-Id": {taken}}, Data: by.sign(m.words(row.Kind, by.source(), id)),
 			}
 			what := "takes the id of another's event for " + string(row.Kind)

@@ -17,7 +17,7 @@ import (
 func (m *matrix) said(by *attacker) (rows []events.Row, messages []*nats.Msg) {
 	for _, row := range events.Catalogue {
 		if id, may := by.own(row); may {
-			subject := events.Event{Kind: row.Kind, Cluster: cluster, Subject: id}.SubjectName()
+			subject := by.subject(row.Kind, id)
 			rows = append(rows, row)
 			messages = append(messages, &nats.Msg{Subject: subject, Data: by.sign(m.words(row.Kind, by.source(), id))})
 		}
@@ -187,7 +187,8 @@ func (m *matrix) malformed() (tries []try) {
 	for _, by := range m.attackers {
 		rows, messages := m.said(by)
 		for i, message := range messages {
-			whole, kind, id := message.Data, rows[i].Kind, subjectID(message.Subject)
+			whole, kind := message.Data, rows[i].Kind
+			id, _ := by.own(rows[i])
 			bad := [][]byte{nil, []byte("null"), []byte("[]"), []byte("{}"), []byte("\xff\xfe"), []byte(strings.Repeat("[", 60_000)), []byte("NaN"),
 				bytes.ReplaceAll(whole, []byte(`"1.0"`), []byte(`"2.0"`)), bytes.ReplaceAll(whole, []byte(".v1"), []byte(".v9")),
 				bytes.ReplaceAll(whole, []byte("io.reknit"), []byte("io.other")), bytes.ReplaceAll(whole, []byte(`"id"`), []byte(`"ID2"`)),
@@ -216,8 +217,6 @@ func (m *matrix) malformed() (tries []try) {
 	}
 	return tries
 }
-
-func subjectID(subject string) string { return subject[strings.LastIndexByte(subject, '.')+1:] }
 
 // replies has the server's own answers go to where the attacker may not publish: an acknowledgement, a message of a
 // stream, an object that the attacker put. Those of services are not tried: who speaks for the cluster is trusted with its

@@ -59,12 +59,13 @@ func (d *doctor) refused(ctx context.Context) []Finding {
 		newest.Detail)
 }
 
-// isEvent reports whether a subject behind its prefix is a kind of event and what that is about.
+// isEvent reports whether a subject behind its prefix is a kind of event and what that is about, and by whom where that follows.
 func isEvent(subject string) bool {
-	last := strings.LastIndexByte(subject, '.')
-	if last < 0 {
+	tokens := strings.Split(subject, ".")
+	if len(tokens) < 3 {
 		return false
 	}
-	row, known := events.Kind(subject[:last]).Row()
-	return known && !row.Plan
+	row, known := events.Kind(tokens[0] + "." + tokens[1]).Row()
+	about := events.Event{Kind: row.Kind, Subject: tokens[2]}
+	return known && !row.Plan && strings.HasSuffix(about.SubjectBy(strings.Join(tokens[3:], ".")), "."+subject)
 }

@@ -147,7 +147,7 @@ func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error,
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	_, err = b.Follow(ctx, events.EventStream, subjects(b.Cluster()), bus.AfterSequence(last), func(event events.Event) {
+	_, err = b.Follow(ctx, events.EventStream, subjects(b), bus.AfterSequence(last), func(event events.Event) {
 		event = connect.InLines(event)
 		record.Take(event)
 		if news, is := newsOf(record, event); is && ctx.Err() == nil && hear(news, event) {
@@ -161,9 +161,9 @@ func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error,
 	return nil
 }
 
-func subjects(cluster string) (all []string) {
+func subjects(b *bus.Bus) (all []string) {
 	for _, kind := range append(changes.Kinds(), events.StepDelayed) {
-		all = append(all, events.EventSubject(cluster, kind, "*"))
+		all = append(all, events.AllOf(b.Cluster(), kind, b.Secured()))
 	}
 	return all
 }

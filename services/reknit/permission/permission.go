@@ -81,7 +81,7 @@ func OfLeaf(cluster string) Rights {
 	return rights
 }
 
-// said lists the subjects of what a speaker says. Its events about itself and about services name the speaker.
+// said lists the subjects of what a speaker says. A node's all have its id, and those of services about services their name.
 func said(speaker, cluster, id string) []string {
 	var subjects []string
 	for _, row := range events.Catalogue {
@@ -95,7 +95,7 @@ func said(speaker, cluster, id string) []string {
 		case speaker == Node && about != events.AboutUnit: // a link, too, that it asks for
 			subject = id
 		}
-		subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: subject}.SubjectName())
+		subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: subject}.SubjectBy(id))
 	}
 	return subjects
 }
@@ -108,7 +108,7 @@ func heard(cluster, id string) []string {
 		case row.Kind == events.MembershipRefused:
 			subjects = append(subjects, events.EventSubject(cluster, row.Kind, id))
 		case row.Plan || row.Kind == events.ShardOffered || !slices.Contains(row.SaidBy, Node):
-			subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: "*"}.SubjectName())
+			subjects = append(subjects, events.Event{Kind: row.Kind, Cluster: cluster, Subject: "*"}.SubjectBy("*"))
 		}
 	}
 	return subjects
