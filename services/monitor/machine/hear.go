@@ -47,8 +47,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	m.state.Returns.Came(join.Node)
 	known := m.state.Nodes[join.Node]
 	if known != nil && known.Incarnation == join.Incarnation {
-		known.Address = join.Address
-		return nil
+		return nil // others dial the address that it asked with first, as they do where the negotiator heard it
 	}
 	var said []events.Event
 	if known != nil && m.state.Leavers[join.Node] > 0 {
@@ -229,8 +228,11 @@ func (m *Machine) connected(cause events.Event, told events.Measured) []events.E
 // takesPart reports whether the process of a node that is known is a member of the negotiation.
 func (m *Machine) takesPart(node string) bool {
 	known := m.state.Nodes[node]
+	if known == nil || m.state.Opening == nil {
+		return false
+	}
 	member, there := events.MemberOf(m.state.Opening.Members, node)
-	return known != nil && there && member.Incarnation == known.Incarnation
+	return there && member.Incarnation == known.Incarnation
 }
 
 // linkMeasured hears what was said of a link. It is news only after a crash, to a memory that did not know it yet.

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -29,6 +30,45 @@ func TestAnotherIncarnationReportsNobody(t *testing.T) {
 	w.expect()
 	w.pulse("n2", refused("n3"))
 	w.expect("node.lost n3")
+}
+
+// A kit that waits for its place could have the nodes of others try any address, and the log told what became of it.
+func TestNobodyDialsANodeThatNoNegotiationHasLetIn(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.asks = nil
+	for _, incarnation := range []string{"third", "fourth", "fifth"} {
+		w.join("n3", incarnation)
+		w.nodes["n3"].frozen = true
+		w.pass(10 * time.Second)
+		w.expect("node.suspected n3", "node.lost n3")
+	}
+	if dialled := w.dialled("n3"); len(dialled) > 0 {
+		t.Errorf("dialled %q", dialled)
+	}
+}
+
+func TestANodeIsDialledWhereItAskedFromFirst(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.hear("/node/n3", events.JoinRequested, "n3", &events.Join{
+		Node: "n3", Incarnation: "a", Address: "victim:1", MemoryBytes: 1, Job: job,
+	})
+	w.asks = nil
+	w.nodes["n3"].frozen = true
+	w.pass(10 * time.Second)
+	w.expect("node.suspected n3", "node.lost n3")
+	if dialled := w.dialled("n3"); !slices.Equal(dialled, []string{"n3:1"}) {
+		t.Errorf("dialled %q", dialled)
+	}
+}
+
+// dialled returns at which addresses others were to reach a node, each once.
+func (w *world) dialled(node string) (addresses []string) {
+	for _, ask := range w.asks {
+		if ask.Target == node && !slices.Contains(addresses, ask.Address) {
+			addresses = append(addresses, ask.Address)
+		}
+	}
+	return addresses
 }
 
 func TestAJoiningNodeThatVanishesIsMissedWithoutAPeerThatReportsIt(t *testing.T) {

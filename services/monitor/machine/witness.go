@@ -16,7 +16,8 @@ const witnesses = 3
 // alone if more were tried.
 const mostTried = 64
 
-// nextTried returns the silent nodes whose turn it is to be tried: those first that were not for longest. A node whose findings are about
+// nextTried returns the silent nodes whose turn it is to be tried: those first that were not for longest. A node that waits for its place
+// is not: no negotiation has let it in, and its address may be anybody's. A node whose findings are about
 // to be stale, or that has none, is waited for until its turn comes.
 func (m *Machine) nextTried(now float64) []string {
 	var due []string
@@ -25,7 +26,7 @@ func (m *Machine) nextTried(now float64) []string {
 		switch {
 		case known.rounds > 0 && now-known.tried < askAgainSeconds:
 			left--
-		case known.Suspected:
+		case known.Suspected && (known.Active || m.takesPart(name)):
 			due = append(due, name)
 		}
 	}

@@ -1,0 +1,84 @@
+package security
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+)
+
+// mostDialled is how often a node may have two others dial an address of its choice in half a minute, however often it asks: once each in
+// the negotiations that its requests open, which come further and further apart, and each second as a member of one that falls silent.
+const mostDialled = 60
+
+// callers listens where nobody of the cluster does, and counts who calls.
+func callers(t *testing.T) (address string, called *atomic.Int64) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	called = new(atomic.Int64)
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			called.Add(1)
+			connection.Close()
+		}
+	}()
+	return listener.Addr().String(), called
+}
+
+// TestWhoAsksForAPlaceHasItsAddressDialledSeldom has a kit, whose process shows no life but to the hub, ask for a place three times a
+// second with the address of somebody else. The monitor's own tests show which addresses nobody dials.
+func TestWhoAsksForAPlaceHasItsAddressDialledSeldom(t *testing.T) {
+	p := open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	heard, ended := p.trainTwoWith(ctx, nil)
+	p.await(ctx, heard, events.PlanActivated)
+	asked, found, err := p.connect("user").LastEvent(ctx, events.EventStream, events.EventSubject(cluster, events.JoinRequested, p.key("n1")))
+	var join events.Join
+	if err == nil && found {
+		err = json.Unmarshal(asked.Data, &join)
+	}
+	if err != nil || !found {
+		t.Fatalf("nobody joined: %v", err)
+	}
+	attacker := p.attacker("n3")
+	if _, err := attacker.conn.Subscribe(events.ProbeSubject(cluster, attacker.key), func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	address, called := callers(t)
+	join.Node, join.Address, join.ShardAddress = attacker.key, address, ""
+	speaker, b := events.Speaker{Source: events.NodeSource(attacker.key), Cluster: cluster}, p.connect("n3")
+	said := 0
+	for until := time.Now().Add(30 * time.Second); time.Now().Before(until); time.Sleep(333 * time.Millisecond) {
+		if said%12 == 0 { // and then it shows no life for long enough to be suspected
+			join.Incarnation = fmt.Sprint("i", said)
+		}
+		if _, err := b.Publish(ctx, speaker.First(time.Now(), fmt.Sprint(said), events.JoinRequested, attacker.key, &join)); err != nil {
+			t.Fatal(err)
+		}
+		said++
+	}
+	if called.Load() > mostDialled {
+		t.Errorf("%d requests had an address dialled %d times, expected %d at most", said, called.Load(), mostDialled)
+	}
+	select {
+	case err := <-ended:
+		t.Errorf("a trainer ended: %v", err)
+	default:
+	}
+}
