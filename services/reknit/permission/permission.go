@@ -71,14 +71,18 @@ func OfNode(id, cluster, inbox string) Rights {
 	}
 }
 
-// OfLeaf returns the rights of a site's server, through which nodes speak that it has let in: those of any node. The operator of such a
-// server can hold back and repeat what is said there, and can send heartbeats in any node's name. Heartbeats bear no signature. Probes that
-// nodes send stay within the site: a probe has a node dial any address.
-func OfLeaf(cluster string) Rights {
-	rights := OfNode("*", cluster, "_INBOX.*")
-	isProbe := func(subject string) bool { return slices.Contains(probes(cluster, "*"), subject) }
-	rights.Publish = slices.DeleteFunc(rights.Publish, isProbe)
-	return rights
+// OfLeaf returns the rights of a site's server, through which the nodes of the site speak: those of these nodes. The operator of such a
+// server can hold back and repeat what is said there, and can send heartbeats in their names. Heartbeats bear no signature. Probes
+// that nodes send stay within the site: a probe has a node dial any address.
+func OfLeaf(nodes []string, cluster string) Rights {
+	var all Rights
+	for _, node := range nodes {
+		rights := OfNode(node, cluster, "_INBOX."+node)
+		isProbe := func(subject string) bool { return slices.Contains(probes(cluster, node), subject) }
+		all.Publish = join(all.Publish, slices.DeleteFunc(rights.Publish, isProbe))
+		all.Subscribe = join(all.Subscribe, rights.Subscribe)
+	}
+	return all
 }
 
 // said lists the subjects of what a speaker says. A node's all have its id, and those of services about services their name.

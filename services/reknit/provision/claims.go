@@ -19,8 +19,14 @@ const answerTime = 10 * time.Minute
 const mostMessage = 1 << 20
 
 func rightsOf(rights permission.Rights) jwt.Permissions {
+	may := func(subjects []string) jwt.Permission {
+		if len(subjects) == 0 {
+			return jwt.Permission{Deny: []string{">"}} // to allow nothing in particular is to allow all
+		}
+		return jwt.Permission{Allow: subjects}
+	}
 	return jwt.Permissions{
-		Pub: jwt.Permission{Allow: rights.Publish}, Sub: jwt.Permission{Allow: rights.Subscribe},
+		Pub: may(rights.Publish), Sub: may(rights.Subscribe),
 		Resp: &jwt.ResponsePermission{MaxMsgs: 1, Expires: answerTime},
 	}
 }
@@ -176,7 +182,11 @@ func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, 
 		return claims.Encode(i.system)
 	case leafRole:
 		claims.AllowedConnectionTypes = jwt.StringList{jwt.ConnectionTypeLeafnode}
-		claims.Permissions = rightsOf(permission.OfLeaf(i.Cluster))
+		nodes, err := i.nodesAt(name)
+		if err != nil {
+			return "", err
+		}
+		claims.Permissions = rightsOf(permission.OfLeaf(nodes, i.Cluster))
 		return claims.Encode(i.nodes)
 	case permission.User:
 		claims.Permissions = rightsOf(permission.OfUser(public(key), i.Cluster, inbox(public(key))))

@@ -96,8 +96,11 @@ func readRevoked(file string) (map[string]int64, error) {
 }
 
 // end notes that a key is no good any more. The revocation is for ever: anybody who comes back has another key.
-func (i *installation) end(key string) error {
-	i.revoked[key] = time.Now().Unix()
+func (i *installation) end(key string) error { return i.endBefore(key, time.Now()) }
+
+// endBefore notes that tokens of a key that were written until then are no good any more.
+func (i *installation) endBefore(key string, then time.Time) error {
+	i.revoked[key] = then.Unix()
 	data, err := json.MarshalIndent(i.revoked, "", "  ")
 	if err != nil {
 		return err

@@ -20,8 +20,13 @@ import (
 //go:embed *.tmpl
 var configuration embed.FS
 
-// writeServers writes what each NATS server needs, and the accounts' tokens for Push.
+// writeServers writes what each NATS server needs, and the accounts' tokens for Push. These revoke tokens of sites' servers.
 func (i *installation) writeServers() error {
+	for _, leaf := range i.leaves {
+		if err := i.writeLeafKit(leaf); err != nil {
+			return err
+		}
+	}
 	accounts, err := i.accountTokens()
 	if err != nil {
 		return err
@@ -57,16 +62,13 @@ func (i *installation) writeServers() error {
 	return write(i.path(operatorFolder, "accounts.json"), tokens, 0o600)
 }
 
-// writeLeaves writes what the servers of sites need: among it a kit, with which they connect to the others.
+// writeLeaves writes what the servers of sites need beside their kits.
 func (i *installation) writeLeaves() error {
 	accounts, err := i.leafTokens()
 	if err != nil {
 		return err
 	}
 	for _, leaf := range i.leaves {
-		if err := i.writeKit(leafRole, leaf, nil); err != nil {
-			return err
-		}
 		if err := i.writeServer(i.kit(leafRole, leaf), leaf, map[string]any{
 			"Advertise": leaf, "Remotes": i.addresses("", leafPort), "Accounts": accounts,
 		}); err != nil {
