@@ -88,10 +88,14 @@ func TestARequestThatWaitedIsSignedAnew(t *testing.T) {
 		t.Fatal(err)
 	}
 	speaker := events.Speaker{Source: "/user", Cluster: cluster}
-	_, err := p.connect("user").Publish(t.Context(), speaker.First(time.Now().Add(-time.Hour), "cut", events.DisconnectRequested, "cut",
-		&events.LinkRequest{From: p.key("n1"), To: p.key("n2")}))
-	if err != nil {
+	cut := speaker.First(time.Now().Add(-time.Hour), "cut", events.DisconnectRequested, "cut",
+		&events.LinkRequest{From: p.key("n1"), To: p.key("n2")})
+	user := p.connect("user")
+	if _, err := user.Publish(t.Context(), cut); err != nil {
 		t.Fatal(err)
+	}
+	if again, err := user.Publish(t.Context(), cut); err != nil || !again.Duplicate { // its acknowledgement was lost
+		t.Errorf("signed anew once more, it is taken for other words: %+v, %v", again, err)
 	}
 	if took := p.hears(service, "service", 0, 1); took[0] != "" {
 		t.Errorf("a service refused it: %s", took[0])
