@@ -56,7 +56,7 @@ func TestFramesOfWhoIsInNoPlanBreakNoStep(t *testing.T) {
 	attacker, victim, said := p.attacker("n3"), p.key("n2"), 0
 	peer, _ := events.MemberOf(plan.Nodes, p.key("n1"))
 	hello := links.Hello{Cluster: cluster, Node: peer.Node, Incarnation: peer.Incarnation}
-	for step := uint64(0); step < steps; step += 5 {
+	for step := uint64(0); step < fewSteps; step += 5 {
 		for _, subject := range attacker.subjectsTo("reknit.relay", victim, peer.Node) {
 			if err := attacker.conn.Publish(subject, slices.Concat(hello.Bytes(), frame(plan.Generation, step, 1<<40))); err != nil {
 				t.Fatal(err)
