@@ -28,13 +28,14 @@ type tap struct {
 	mutex  sync.Mutex
 	conns  []*nats.Conn
 	sum    sum
-	places map[string]place     // of chunks, by bucket and sequence
-	parts  map[string]*assembly // and pieces of parts, by reader and name
-	had    map[string]string    // out of which object a chunk came, by reader, part and its place there
-	askers map[string]string    // who reads a chunk, by where its answer goes
-	names  map[string]string    // who a reader is, by the name of its connection
-	puts   map[string][]byte    // into the hub, by token
-	hub    map[string]place     // what those put, by token
+	places map[string]place       // of chunks, by bucket and sequence
+	early  map[string][]*nats.Msg // chunks that were answered before their record was put, by the same
+	parts  map[string]*assembly   // and pieces of parts, by reader and name
+	had    map[string]string      // out of which object a chunk came, by reader, part and its place there
+	askers map[string]string      // who reads a chunk, by where its answer goes
+	names  map[string]string      // who a reader is, by the name of its connection
+	puts   map[string][]byte      // into the hub, by token
+	hub    map[string]place       // what those put, by token
 }
 
 // sum is what went over the servers so far.
@@ -71,7 +72,7 @@ type assembly struct {
 }
 
 func newTap() *tap {
-	return &tap{places: map[string]place{}, parts: map[string]*assembly{}, had: map[string]string{},
+	return &tap{places: map[string]place{}, early: map[string][]*nats.Msg{}, parts: map[string]*assembly{}, had: map[string]string{},
 		askers: map[string]string{}, names: map[string]string{}, puts: map[string][]byte{}, hub: map[string]place{}}
 }
 
@@ -116,6 +117,8 @@ func (t *tap) hearStore(message *nats.Msg) {
 	switch {
 	case strings.HasPrefix(message.Subject, "$JS.API.DIRECT.GET."), strings.HasPrefix(message.Subject, "shards.want."):
 		t.asked(message)
+	case strings.HasPrefix(message.Subject, "$O.") && strings.Contains(message.Subject, ".M."):
+		t.record(message.Data)
 	case !strings.HasPrefix(message.Subject, answers) && !strings.HasPrefix(message.Subject, pushed): // the giver's own
 	case message.Header.Get(jetstream.StreamHeader) != "":
 		t.sum.store += int64(len(message.Data))
@@ -167,7 +170,13 @@ func (t *tap) record(data []byte) bool {
 		return false
 	}
 	for chunk, sequence := range sequences {
-		t.places[fmt.Sprint(info.Bucket, " ", sequence)] = place{info.Name, digestOf(info), int64(info.Size), chunk}
+		at := fmt.Sprint(info.Bucket, " ", sequence)
+		t.places[at] = place{info.Name, digestOf(info), int64(info.Size), chunk}
+		came := t.early[at]
+		delete(t.early, at)
+		for _, message := range came {
+			t.chunk(message)
+		}
 	}
 	return true
 }
@@ -185,8 +194,10 @@ func digestOf(info jetstream.ObjectInfo) string {
 func (t *tap) chunk(message *nats.Msg) {
 	bucket := strings.TrimPrefix(message.Header.Get(jetstream.StreamHeader), "OBJ_")
 	at, known := t.places[bucket+" "+message.Header.Get(jetstream.SequenceHeader)]
-	if !known {
-		return // its record went to a reader before the tap was there: no receipt equals what is verified then
+	if !known { // it was put before its record, or even before the tap was there: no receipt equals what is verified then
+		at := bucket + " " + message.Header.Get(jetstream.SequenceHeader)
+		t.early[at] = append(t.early[at], message)
+		return
 	}
 	reader := t.asker(message.Subject)
 	key := fmt.Sprint(reader, " ", at.inPart())

@@ -36,12 +36,41 @@ func TestASourceIsAskedForWhatItSendsUntilAllAreDone(t *testing.T) {
 	}
 }
 
+// Its first chunks are on their way while the last are put, and what lies where is told behind them.
+func TestASourceOfPiecesIsAskedForAllOfAClaim(t *testing.T) {
+	for _, gives := range []Giving{Untold, Pieces} {
+		s := simulate(4, 1)
+		source := s.queue.Sources[0]
+		source.Gives = gives
+		c := source.claim(s.queue.waiting[0], s.now)
+		for chunk := range int64(testPart / ChunkBytes) {
+			if offset, wanted := s.queue.Ask(c, s.now); !wanted || offset != chunk*ChunkBytes {
+				t.Errorf("it is asked for %d, %t, expected %d", offset, wanted, chunk*ChunkBytes)
+			}
+		}
+		if _, wanted := s.queue.Ask(c, s.now); wanted {
+			t.Error("it is asked for more than was claimed")
+		}
+	}
+	s := simulate(6, 10e9)
+	chunks := s.askFirstAs(Pieces, 10e9, 6)
+	if chunks != piecesAsked/ChunkBytes {
+		t.Errorf("over a fast link %d chunks are asked for", chunks)
+	}
+}
+
 // askFirst asks the first source for all it may be asked for at the beginning, and forgets it again.
-func (s *simulation) askFirst(rate float64) (chunks int) {
+func (s *simulation) askFirst(rate float64) (chunks int) { return s.askFirstAs(Whole, rate, 2) }
+
+// askFirstAs asks for so many parts.
+func (s *simulation) askFirstAs(gives Giving, rate float64, parts int) (chunks int) {
 	p := s.queue.Sources[0]
-	p.meter.planned, p.RoundTrip = rate, roundTrip
-	claims := []*Claim{p.claim(s.queue.waiting[0], s.now), p.claim(s.queue.waiting[1], s.now)}
-	s.queue.waiting = s.queue.waiting[2:]
+	p.meter.planned, p.RoundTrip, p.Gives = rate, roundTrip, gives
+	var claims []*Claim
+	for _, waiting := range s.queue.waiting[:parts] {
+		claims = append(claims, p.claim(waiting, s.now))
+	}
+	s.queue.waiting = s.queue.waiting[parts:]
 	for range testPart / ChunkBytes {
 		for _, c := range claims {
 			if _, wanted := s.queue.Ask(c, s.now); wanted {

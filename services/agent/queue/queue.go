@@ -12,7 +12,7 @@ import (
 const ChunkBytes = 512 << 10
 
 // MostClaims bounds the claims of one source.
-const MostClaims = 4
+const MostClaims = 6
 
 // Rules of the queue. Two claims hide the round trips of a neighbour and leave few bytes to a slow one at the end
 // (measured on links of 200, 300 and 500 Mbit/s: 903 of 1000 Mbit/s, and 697 with one claim). A fast source is asked
@@ -21,11 +21,13 @@ const MostClaims = 4
 const (
 	usualClaims     = 2
 	inFlightSeconds = 0.2                   // and two round trips, in which the first chunk of another claim comes
-	claimSeconds    = 0.25                  // of its link's time a source claims at once, and a giver puts
-	beginSeconds    = 0.03                  // and first, then twice that: a giver sends nothing of a claim before all of that is put
+	claimSeconds    = 0.1                   // of its link's time a source claims of a part at once
+	lastClaims      = 3                     // of which the time that is left is enough for all
+	beginSeconds    = 0.03                  // and first, then twice that: a giver puts two claims at a time
 	firstClaimed    = 2 << 20               // bytes, of a source whose rate is not known
 	askedSeconds    = 0.2                   // asked for beyond a round trip: a chunk whose packet was lost is that late
 	askedBytes      = 12 << 20              // and no more: a giver holds twice what was asked of it and did not go out
+	piecesAsked     = 16 << 20              // bytes, of a source that gives pieces
 	firstAsked      = 4 << 20               // bytes, of a source whose rate is not known
 	givenUpSeconds  = 2.0                   // what was asked of a link is asked of another, too, where it takes longer
 	patience        = 20 * time.Millisecond // by which a take-over must be faster
@@ -90,7 +92,7 @@ func (q *Queue) Take(s *Source, now time.Time) *Claim {
 // takeOf takes what waits of the parts that a source may give, as much as it is to claim at once, or the tail of another source's
 // claim.
 func (q *Queue) takeOf(s *Source, gives func(*Part) bool, now time.Time) *Claim {
-	most := s.claimBytes(now)
+	most := q.claimBytes(s, now)
 	i := q.next(s, gives, most, now)
 	if i < 0 {
 		return q.takeOver(s, gives, now)
@@ -137,18 +139,19 @@ func (q *Queue) Widen(c *Claim) {
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 }
 
-// claimBytes is how much of a part a source claims at once: what its link carries in claimSeconds, and less in the beginning.
-func (s *Source) claimBytes(now time.Time) int64 {
+// claimBytes is how much of a part a source claims at once: what its link carries in claimSeconds, and less in the beginning and at the
+// end, so that all sources are done at about the same time. O(waiting ranges + claims).
+func (q *Queue) claimBytes(s *Source, now time.Time) int64 {
 	rate, known := s.meter.speed(now)
 	switch {
-	case s.Gives == Whole, s.Gives == Ordered:
+	case s.givesWhole():
 		return math.MaxInt64
 	case !known:
 		return firstClaimed
 	case s.meter.bytes == 0:
 		return int64(rate * beginSeconds * float64(1+len(s.claims)))
 	}
-	return int64(rate * claimSeconds)
+	return int64(rate * min(claimSeconds, q.secondsLeft(now)/lastClaims))
 }
 
 // begin is the beginning of a range, of so many bytes and up to the border of a chunk; all of it where one source is to give it all.
@@ -282,39 +285,6 @@ func (c *Claim) tail(theirs, mine float64) partRange {
 	return partRange{part: c.Part, first: max(from, first), end: c.End}
 }
 
-// Ask returns the offset of the next chunk to ask a claim's source for. It returns false where what is on its way keeps
-// the link busy for a round trip and more, or until all sources together are done: another source may take over what
-// was not asked for. Each claim awaits something.
-func (q *Queue) Ask(c *Claim, now time.Time) (offset int64, wanted bool) {
-	enough, roundTrip := int64(firstAsked), c.Source.RoundTrip
-	if rate, known := c.Source.meter.speed(now); known {
-		beyond := min(askedSeconds, askedBytes/rate, max(0, q.secondsLeft(now)-roundTrip.Seconds()))
-		enough = int64(rate * (roundTrip.Seconds() + beyond))
-	}
-	if c.asked >= c.End || c.awaited > 0 && c.Source.asked >= enough {
-		return 0, false
-	}
-	offset = c.asked
-	c.asked = min(offset+ChunkBytes, c.Part.size())
-	c.await(c.asked - offset)
-	return offset, true
-}
-
-// AskRest returns how many bytes from an offset on to ask a claim's source for at once, at most so many. It is for a
-// source whose chunks cannot be asked for one by one. No other source takes these bytes over.
-func (q *Queue) AskRest(c *Claim, from, most int64) (bytes int64) {
-	bytes = min(most, c.End-from)
-	c.asked = max(c.asked, from+bytes)
-	c.await(-c.awaited)
-	return bytes
-}
-
-// Reask forgets what was asked of a claim's source and did not come: it is asked for anew.
-func (q *Queue) Reask(c *Claim) {
-	c.await(-c.awaited)
-	c.asked = c.Next / ChunkBytes * ChunkBytes
-}
-
 // secondsLeft is how long the sources that give something take together for all that did not come yet. One of them at
 // least has a known rate. O(waiting ranges + claims).
 func (q *Queue) secondsLeft(now time.Time) float64 {
@@ -329,13 +299,6 @@ func (q *Queue) secondsLeft(now time.Time) float64 {
 		}
 	}
 	return float64(left) / all
-}
-
-// await counts bytes that were asked for; below zero, bytes that came or never will.
-func (c *Claim) await(bytes int64) {
-	bytes = max(bytes, -c.awaited)
-	c.awaited += bytes
-	c.Source.asked += bytes
 }
 
 // Reserve counts bytes that came from a claim's source, at an offset of the part. It returns where the wanted ones

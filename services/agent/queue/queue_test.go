@@ -177,7 +177,7 @@ func (s *simulation) begun(rate float64) {
 	s.queue.Sources[0].meter.planned, s.queue.Sources[0].meter.bytes = rate, 1
 }
 
-// A giver sends nothing of a claim before it has put all of it, and what is put for a source that ends late is put for nothing.
+// All of a claim is asked for at once: what another source could take over is what was not claimed.
 func TestASourceClaimsWhatItsLinkCarriesInAWhile(t *testing.T) {
 	for name, wanted := range map[string]struct {
 		rate   float64
@@ -188,7 +188,7 @@ func TestASourceClaimsWhatItsLinkCarriesInAWhile(t *testing.T) {
 	}{
 		"of unknown rate":             {0, true, false, 9, 4},
 		"as its first":                {30e6, true, false, 9, 2},
-		"later":                       {8e6, false, false, 9, 4},
+		"later":                       {20e6, false, false, 9, 4},
 		"less than a chunk":           {1, false, false, 9, 1},
 		"a part at most":              {100e6, false, false, 9, 8},
 		"where parts are given whole": {8e6, false, true, 9, 8},
@@ -206,6 +206,16 @@ func TestASourceClaimsWhatItsLinkCarriesInAWhile(t *testing.T) {
 		if first != 0 || end != c.End || end != wanted.chunks*ChunkBytes {
 			t.Errorf("%s: it claims [%d, %d), expected %d chunks", name, first, end, wanted.chunks)
 		}
+	}
+}
+
+// Two parts of four MiB are 0.21 s of the link, of which a third are six chunks.
+func TestASourceClaimsLessTowardsTheEnd(t *testing.T) {
+	s := simulate(2, 40e6)
+	s.begun(40e6)
+	s.queue.Take(s.queue.Sources[0], s.now)
+	if last := s.queue.Take(s.queue.Sources[0], s.now); last.End-last.Next != 6*ChunkBytes {
+		t.Errorf("it claims [%d, %d)", last.Next, last.End)
 	}
 }
 

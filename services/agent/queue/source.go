@@ -72,6 +72,9 @@ func (s *Source) Mean(now time.Time) float64 { return s.meter.mean(now) }
 // Waited is how long it took from when a source was asked first until its first byte came, in seconds; zero where nothing came.
 func (s *Source) Waited(now time.Time) float64 { return s.meter.waited(now) }
 
+// givesWhole reports whether parts lie whole with a source.
+func (s *Source) givesWhole() bool { return s.Gives == Whole || s.Gives == Ordered }
+
 // able reports whether a source may be asked for something more.
 func (s *Source) able(now time.Time) bool {
 	return s.Connected && !s.Out() && !now.Before(s.rests)

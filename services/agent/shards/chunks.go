@@ -7,6 +7,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/reknit/reknit/services/agent/queue"
 )
 
 // batchBytes is what is asked for at a time of what another writer stored: nobody knows where its chunks lie.
@@ -91,6 +93,23 @@ func (p *pull) take(message *nats.Msg) error {
 		return errAbsent // it was removed: it is to be wanted again
 	}
 	return p.store(message)
+}
+
+// takeEarly puts a chunk in its place that came before its piece's record. The part's digest judges it, as it does all.
+func (p *pull) takeEarly(chunk *nats.Msg) error {
+	asked, size := p.asked[0], int64(len(chunk.Data))
+	p.from.forget(asked.answer)
+	p.asked = p.asked[1:]
+	switch {
+	case chunk.Header.Get("Status") != "":
+		return errAbsent
+	case size != min(chunkBytes, p.size()-asked.first):
+		return errForeign
+	}
+	p.from.learn(puts)
+	p.gives(queue.Pieces)
+	p.at = asked.first
+	return p.place(chunk.Data)
 }
 
 func (p *pull) size() int64 { return int64(len(p.claim.Part.Bytes)) }

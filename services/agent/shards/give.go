@@ -20,7 +20,7 @@ import (
 //
 //	shards.want.<bucket>  the answer is the record of the piece, once it is there, or has the status 404: the store does
 //	                      not give it; or 429: it is to be asked for again, and keeps its turn. Behind the name may stand how many
-//	                      chunks are to come with the record, and where to: they come as direct gets answer
+//	                      chunks are to come beside the record, and where to: each as a direct get answers, once it is there
 //	shards.have.<bucket>  the reader needs the piece no more
 func wantSubject(bucket string) string { return "shards.want." + bucket }
 func haveSubject(bucket string) string { return "shards.have." + bucket }
@@ -246,16 +246,32 @@ func (s *Store) step() {
 	}
 }
 
-// give tells where a piece lies, and has the bucket answer with its first chunks as if the reader had asked for them itself, a round
-// trip later. Called with the mutex held.
+// give tells where a piece lies, and has the bucket answer with those of its first chunks that did not go yet, as if the reader had asked
+// for them itself, a round trip later. Called with the mutex held.
 func (s *Store) give(task window.Task) {
 	lies := s.gives.stored[task.Digest]
 	s.tell(task.Reply, "", lies.record)
 	for i, to := range task.Chunks {
-		if err := s.conn.PublishRequest(direct("$JS.API", s.bucket), to, chunkAt(lies.sequences[i])); err != nil {
-			slog.Debug("a reader is not sent a chunk", "bucket", s.bucket, "error", err)
-			return
+		if to != "" {
+			s.push(to, lies.sequences[i])
 		}
+	}
+}
+
+// push has the bucket send a reader the chunk at a sequence.
+func (s *Store) push(to string, sequence uint64) {
+	if err := s.conn.PublishRequest(direct("$JS.API", s.bucket), to, chunkAt(sequence)); err != nil {
+		slog.Debug("a reader is not sent a chunk", "bucket", s.bucket, "error", err)
+	}
+}
+
+// came sends a chunk of a piece that is being put to those who wait for it: the first is on its way before the last is there.
+func (s *Store) came(name string, number int, sequence uint64) {
+	s.gives.mutex.Lock()
+	to := s.gives.window.Chunk(name, number)
+	s.gives.mutex.Unlock()
+	for _, inbox := range to {
+		s.push(inbox, sequence)
 	}
 }
 

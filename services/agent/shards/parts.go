@@ -31,7 +31,9 @@ type put struct {
 	sum   [sha256.Size]byte
 	id    string // of its chunks
 	size  int
-	acks  []jetstream.PubAckFuture // of the chunks
+
+	acks      []jetstream.PubAckFuture // of the chunks
+	sequences []uint64                 // of those that are there
 }
 
 // send begins to write a piece into the bucket as the library's Put does, but that it does not hash a whole part: the digest is known, and
@@ -41,28 +43,51 @@ func (s *Store) send(ctx context.Context, of piece, data []byte) (sent put, err 
 	if err != nil {
 		return sent, fmt.Errorf("digest: %w", err)
 	}
-	if !of.whole() {
-		sum = sha256.Sum256(data)
-	}
 	sent = put{piece: of, sum: sum, id: chunkID(of), size: len(data)}
+	hash := sha256.New()
 	for chunk := range slices.Chunk(data, chunkBytes) {
 		var future jetstream.PubAckFuture
 		if future, err = s.publishChunk(ctx, &nats.Msg{Subject: chunkSubject(s.bucket, sent.id), Data: chunk}); err != nil {
 			return sent, err
 		}
 		sent.acks = append(sent.acks, future)
+		if !of.whole() {
+			hash.Write(chunk) // once it is on its way
+		}
+		s.notice(&sent)
+	}
+	if !of.whole() {
+		hash.Sum(sent.sum[:0])
 	}
 	return sent, ctx.Err()
+}
+
+// notice has chunks go to readers that are in the bucket by now.
+func (s *Store) notice(sent *put) {
+	for len(sent.sequences) < len(sent.acks) {
+		select {
+		case ack := <-sent.acks[len(sent.sequences)].Ok():
+			s.arrived(sent, ack.Sequence)
+		default:
+			return
+		}
+	}
+}
+
+func (s *Store) arrived(sent *put, sequence uint64) {
+	sent.sequences = append(sent.sequences, sequence)
+	s.came(sent.piece.name(), len(sent.sequences)-1, sequence)
 }
 
 // settle waits until every chunk is stored or refused, for one stored behind the purge would stay: until the store is closed, or
 // ackTimeout is over. Unless the put failed it stores the record, and returns that.
 func (s *Store) settle(sent put, failed error) (stored stored, err error) {
-	var sequences []uint64
-	for _, chunk := range sent.acks {
+	for _, chunk := range sent.acks[len(sent.sequences):] {
 		select {
 		case ack := <-chunk.Ok():
-			sequences = append(sequences, ack.Sequence)
+			if failed == nil {
+				s.arrived(&sent, ack.Sequence)
+			}
 		case refused := <-chunk.Err():
 			failed = cmp.Or(failed, refused)
 		case <-s.gives.open.Done():
@@ -73,14 +98,14 @@ func (s *Store) settle(sent put, failed error) (stored stored, err error) {
 		return stored, failed
 	}
 	name := sent.piece.name()
-	record, err := json.Marshal(newInfo(s.bucket, name, sent.id, sent.size, sent.sum, sequences))
+	record, err := json.Marshal(newInfo(s.bucket, name, sent.id, sent.size, sent.sum, sent.sequences))
 	if err != nil {
 		return stored, err
 	}
 	ctx, cancel := context.WithTimeout(s.gives.open, ackTimeout)
 	defer cancel()
 	_, err = s.js.Publish(ctx, metaSubject(s.bucket, name), record)
-	stored.record, stored.sequences = record, sequences
+	stored.record, stored.sequences = record, sent.sequences
 	return stored, err
 }
 

@@ -72,8 +72,8 @@ func parseWant(said string) (wanted piece, push push, ok bool) {
 	return wanted, push, ok
 }
 
-// push is the first chunks of a piece, which a giver has the bucket send as soon as they are there: each goes below the reader's inbox,
-// to a number after the other.
+// push is the first chunks of a piece, which a giver has the bucket send as soon as each is there: they go below the reader's inbox,
+// to one number after the other.
 type push struct {
 	chunks int64
 	below  string // a token

@@ -110,6 +110,38 @@ func TestTheFirstChunksComeWithTheRecordAsDirectGetsAnswerAndToWhoAskedForThem(t
 	}
 }
 
+// A link would be idle while a giver puts the rest.
+func TestTheFirstChunkOfAPieceIsSentBeforeTheLastIsPut(t *testing.T) {
+	store := serve(t, StoreConfig{Bucket: "shards-n1"})
+	data := content(84, 64*chunkBytes)
+	digest := events.Digest(data)
+	store.Offer(digest, data)
+	reader := reads(t, store)
+	below, heard := inboxOf(t, reader)
+	record := heard.Subject[:len(heard.Subject)-1] + "record"
+	asked := piece{digest, 0, 64 * chunkBytes}
+	err := reader.PublishRequest(wantSubject(store.bucket), record, fmt.Append(nil, asked.name(), " ", push{64, below, 1}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	came := map[string]int{}
+	for range 65 {
+		message, err := heard.NextMsg(time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if message.Subject == record && len(came) < 32 {
+			t.Errorf("the record comes behind %d chunks", len(came))
+		}
+		came[message.Subject]++
+	}
+	for subject, times := range came {
+		if times != 1 {
+			t.Errorf("%s came %d times", subject, times)
+		}
+	}
+}
+
 // Its first chunks come a round trip earlier so.
 func TestWhatATransferBeginsWithIsSentWithoutAskingAgain(t *testing.T) {
 	want := cut(content(83, 3*chunkBytes+777))

@@ -91,7 +91,7 @@ func (p *pull) attempt(ctx context.Context) (err error) {
 		}
 	}()
 	defer p.forget()
-	if p.manifest, err = p.find(ctx); err != nil {
+	if p.manifest, err = p.find(ctx); err != nil || p.manifest == nil {
 		return err
 	}
 	p.learn()
@@ -113,10 +113,14 @@ func (p *pull) learn() {
 	if p.manifest.sequences == nil {
 		gives = queue.Ordered
 	}
+	p.gives(gives)
+}
+
+func (p *pull) gives(what queue.Giving) {
 	t := p.transfer
 	t.mutex.Lock()
 	defer t.mutex.Unlock()
-	p.claim.Source.Gives = gives
+	p.claim.Source.Gives = what
 }
 
 // split reports whether a claim is a piece of its part.
@@ -163,7 +167,7 @@ func (p *pull) read(ctx context.Context) error {
 			p.reask()
 			continue
 		}
-		message, err := p.await(ctx, p.asked[0].answer)
+		message, err := p.await(ctx, p.asked[0].answer, nil)
 		if err == nil {
 			err = p.take(message)
 		}
@@ -173,7 +177,7 @@ func (p *pull) read(ctx context.Context) error {
 	}
 }
 
-// find returns the manifest. It also asks a bucket in which parts lie for the manifests of the parts behind: asked for later, they would
+// find returns the manifest; nil where all that is claimed came before it. It also asks a bucket in which parts lie for the manifests of the parts behind: asked for later, they would
 // come behind the bytes of the other parts in flight, and the link would run dry meanwhile.
 func (p *pull) find(ctx context.Context) (*manifest, error) {
 	if !p.from.puts() {
@@ -183,11 +187,24 @@ func (p *pull) find(ctx context.Context) (*manifest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.awaitManifest(ctx, asked)
+	defer p.from.forget(asked)
+	for next, end := p.wanted(); next < end; next, end = p.wanted() {
+		message, err := p.await(ctx, asked, p.nextChunk())
+		if err != nil {
+			return nil, err
+		}
+		if message.Subject == p.from.inbox+asked.token {
+			return p.judge(message)
+		}
+		if err := p.takeEarly(message); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
 }
 
-// askPut asks a giver for the manifest, and for the first chunks with it: they come a round trip earlier so. A giver that has no room is
-// asked for chunks only while nothing is on its way: the chunks of other claims would be asked for one by one meanwhile.
+// askPut asks a giver for the manifest, and for chunks beside it: they come a round trip earlier so, as soon as each is put. A giver that
+// has no room is asked for chunks only while nothing is on its way: the chunks of other claims would be asked for one by one meanwhile.
 func (p *pull) askPut() (*answer, error) {
 	if p.plain || p.from.known() == putsWhole || p.from.crowded.Load() && !p.rests() {
 		return p.from.askManifest(p.piece)
@@ -204,6 +221,14 @@ func (p *pull) askPut() (*answer, error) {
 		p.asked = append(p.asked, request{answer: awaited, first: offsets[i]})
 	}
 	return asked, err
+}
+
+// nextChunk is where the next chunk that was asked for arrives; nil where none was.
+func (p *pull) nextChunk() <-chan *nats.Msg {
+	if len(p.asked) == 0 {
+		return nil
+	}
+	return p.asked[0].answer.messages
 }
 
 func (p *pull) rests() bool {
@@ -247,10 +272,15 @@ func (p *pull) askAhead() {
 
 func (p *pull) awaitManifest(ctx context.Context, asked *answer) (*manifest, error) {
 	defer p.from.forget(asked)
-	message, err := p.await(ctx, asked)
+	message, err := p.await(ctx, asked, nil)
 	if err != nil {
 		return nil, err
 	}
+	return p.judge(message)
+}
+
+// judge reads a source's answer to the question for a manifest.
+func (p *pull) judge(message *nats.Msg) (*manifest, error) {
 	if p.from.puts() {
 		if message.Header.Get(givesHeader) == givesPieces {
 			p.from.learn(puts)
@@ -270,14 +300,16 @@ func (p *pull) awaitManifest(ctx context.Context, asked *answer) (*manifest, err
 	return found, err
 }
 
-// await returns the next message of an answer. It gives up when the source is silent, or after patientTurns times as
-// long.
-func (p *pull) await(ctx context.Context, asked *answer) (*nats.Msg, error) {
+// await returns the next message of an answer, or of what may come before it. It gives up when the source is silent, or after
+// patientTurns times as long.
+func (p *pull) await(ctx context.Context, asked *answer, before <-chan *nats.Msg) (*nats.Msg, error) {
 	timer := time.NewTimer(p.transfer.stall)
 	defer timer.Stop()
 	for range patientTurns {
 		select {
 		case message := <-asked.messages:
+			return message, nil
+		case message := <-before:
 			return message, nil
 		case <-ctx.Done():
 			return nil, ctx.Err()

@@ -61,7 +61,7 @@ type awaited struct {
 	whole chan<- struct{}
 }
 
-// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most four parts for
+// Transfer fetches parts from several sources at a time. Its memory is the layers' buffers and at most six parts for
 // each source.
 type Transfer struct {
 	sources []Source

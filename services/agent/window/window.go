@@ -48,7 +48,7 @@ type Want struct {
 // Answer is where it is said that a part is there, and that its first chunks are to be sent behind that at once.
 type Answer struct {
 	Reply  string
-	Chunks []string // where each of them goes
+	Chunks []string // where each of them goes; empty for one that went
 }
 
 // Kind is what is to be done.
@@ -174,6 +174,20 @@ func (w *Window) Withdraw(which func(digest string) bool) {
 			clear(p.holders)
 		}
 	}
+}
+
+// Chunk says that a chunk of a part that is being put is in the store. It returns where that goes: to those who have room for the part
+// and wait for it. Tell names the others alone. O(wants).
+func (w *Window) Chunk(digest string, number int) (to []string) {
+	p := w.parts[digest]
+	for _, want := range w.wants {
+		if want.Digest != digest || p == nil || p.holders[want.Reader].IsZero() || number >= len(want.Chunks) || want.Chunks[number] == "" {
+			continue
+		}
+		to = append(to, want.Chunks[number])
+		want.Chunks[number] = ""
+	}
+	return to
 }
 
 // drop ends wants with an answer.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -127,6 +128,37 @@ func (g *giver) pass(duration time.Duration) {
 	for passed := time.Duration(0); passed < duration; passed += AnswerWithin / 2 {
 		g.now = g.now.Add(AnswerWithin / 2)
 		g.step()
+	}
+}
+
+func TestAChunkGoesOnceToEveryReaderThatHasRoomAndWaits(t *testing.T) {
+	g := begin(t, 0)
+	ask := func(reader Reader, digest string, chunks ...string) {
+		g.window.Want(Want{reader, digest, mebibyte, Answer{digest, chunks}}, g.now)
+	}
+	ask(of(1), "a", "1.0", "1.1")
+	ask(of(2), "a", "2.0")
+	ask(of(1), "b", "1.2")
+	g.window.Next(g.now)
+	ask(of(3), "a", "3.0") // behind the last look: it has no room yet
+	for number, expected := range [][]string{{"1.0", "2.0"}, {"1.1"}, nil} {
+		if to := g.window.Chunk("a", number); !slices.Equal(to, expected) {
+			t.Errorf("chunk %d goes to %v, expected %v", number, to, expected)
+		}
+	}
+	if again := g.window.Chunk("a", 0); again != nil {
+		t.Errorf("it goes to %v once more", again)
+	}
+	g.window.Stored("a")
+	var told []string
+	for _, task := range g.window.Next(g.now) {
+		if task.Kind == Tell {
+			told = append(told, task.Chunks...)
+		}
+	}
+	slices.Sort(told)
+	if expected := []string{"", "", "", "3.0"}; !slices.Equal(told, expected) {
+		t.Errorf("with the records %q go, expected %q", told, expected)
 	}
 }
 
