@@ -83,11 +83,17 @@ func (e Event) BelongsOn(subject string) bool {
 
 // AllOf returns the filter of all events of a kind on a secured installation, or on another.
 func AllOf(cluster string, kind Kind, secured bool) string {
-	all := Event{Kind: kind, Cluster: cluster, Subject: "*"}
+	return Event{Kind: kind, Cluster: cluster, Subject: "*"}.SubjectBy(AnySpeaker(secured))
+}
+
+// AnySpeaker is the last token of a subject on which everybody is heard who may speak there; empty where nobody proves who speaks. It has a
+// reason beside that: a server lets a consumer deliver in the account of the services whatever a node has it read, but to a subject alone
+// to which somebody subscribes by that very name.
+func AnySpeaker(secured bool) string {
 	if secured {
-		return all.SubjectBy("*")
+		return "*"
 	}
-	return all.SubjectName()
+	return ""
 }
 
 // EventSubject returns the subject of a fact. Cluster and id may be "*", which makes it a filter.
@@ -110,10 +116,10 @@ func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluste
 // with a PolicyReply, both as plain JSON.
 func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
 
-// toNode returns a subject on which a node speaks to another. On a secured installation the speaker's id is the last token, and the
-// server lets nobody publish another's. Elsewhere nobody proves who speaks, and the speaker is empty.
-func toNode(root, cluster, node, speaker string) string {
-	subject := root + "." + cluster + "." + node
+// subjectTo returns a subject on which somebody speaks to a node or a service. On a secured installation the speaker's id is the last token, and
+// the server lets nobody publish another's. Elsewhere nobody proves who speaks, and the speaker is empty.
+func subjectTo(root, cluster, whom, speaker string) string {
+	subject := root + "." + cluster + "." + whom
 	if speaker != "" {
 		subject += "." + speaker
 	}
@@ -123,23 +129,25 @@ func toNode(root, cluster, node, speaker string) string {
 // ShardSubject returns the core NATS request subject on which a node is asked to put what it gives somebody into the
 // hub's store, too, because that one cannot reach it.
 func ShardSubject(cluster, node, speaker string) string {
-	return toNode("reknit.shard", cluster, node, speaker)
+	return subjectTo("reknit.shard", cluster, node, speaker)
 }
 
 // PreCopySubject returns the core NATS request subject on which a node is asked for layers that it is to give, and for
 // what each step changes in them, while training goes on.
 func PreCopySubject(cluster, node, speaker string) string {
-	return toNode("reknit.precopy", cluster, node, speaker)
+	return subjectTo("reknit.precopy", cluster, node, speaker)
 }
 
 // KeepSubject returns the core NATS request subject on which a node is asked to keep a part of a snapshot in its memory.
 func KeepSubject(cluster, node, speaker string) string {
-	return toNode("reknit.keep", cluster, node, speaker)
+	return subjectTo("reknit.keep", cluster, node, speaker)
 }
 
 // LeaseSubject returns the core NATS request subject on which the instance of a service that acts for the cluster
 // answers as long as it works.
-func LeaseSubject(cluster, service string) string { return "reknit.lease." + cluster + "." + service }
+func LeaseSubject(cluster, service, speaker string) string {
+	return subjectTo("reknit.lease", cluster, service, speaker)
+}
 
 // ShardBucketOf returns the bucket of a node's own shard store.
 func ShardBucketOf(node string) string { return "shards-" + node }
@@ -147,7 +155,7 @@ func ShardBucketOf(node string) string { return "shards-" + node }
 // RelaySubject returns the core NATS subject that carries a node's data-plane frames where no direct link may
 // be used.
 func RelaySubject(cluster, node, speaker string) string {
-	return toNode("reknit.relay", cluster, node, speaker)
+	return subjectTo("reknit.relay", cluster, node, speaker)
 }
 
 // Authorised reports whether source may say an event of this kind: "/" and a service that the catalogue names, or

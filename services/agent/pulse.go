@@ -157,7 +157,7 @@ func (p *pulses) suspect(told []events.Suspicion) []events.Suspicion {
 // answerRequests gives a sign of life, measures a link when asked, hears who cannot reach the store or pre-copies
 // units, keeps parts of snapshots, and takes relayed frames.
 func (s *Session) answerRequests() error {
-	cluster, node, speaker := s.config.Cluster, s.config.Node, s.anySpeaker()
+	cluster, node, speaker := s.config.Cluster, s.config.Node, events.AnySpeaker(s.bus.Secured())
 	answers := map[string]nats.MsgHandler{
 		events.ProbeSubject(cluster, node):          func(message *nats.Msg) { go s.answerProbe(message) },
 		events.ShardSubject(cluster, node, speaker): s.answerViaHub,

@@ -14,14 +14,6 @@ import (
 // and the server lets nobody publish another's. A request that moves units names its negotiation; frames and parts of
 // snapshots count if a plan has them.
 
-// anySpeaker is the last token of the subjects on which this node hears others; empty where nobody proves who speaks.
-func (s *Session) anySpeaker() string {
-	if s.bus.Secured() {
-		return "*"
-	}
-	return ""
-}
-
 // speaker returns who sent a message; empty where nobody proves that.
 func (s *Session) speaker(message *nats.Msg) string {
 	if !s.bus.Secured() {

@@ -117,7 +117,7 @@ func (s *Session) negotiates() (works, known bool) {
 	}
 	ctx, cancel := context.WithTimeout(s.context, lookTime)
 	defer cancel()
-	_, err := s.bus.Conn().RequestWithContext(ctx, events.LeaseSubject(s.config.Cluster, "negotiator"), nil)
+	_, err := s.bus.Conn().RequestWithContext(ctx, events.LeaseSubject(s.config.Cluster, "negotiator", ""), nil)
 	return err == nil, err == nil || errors.Is(err, nats.ErrNoResponders)
 }
 

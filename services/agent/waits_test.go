@@ -161,7 +161,7 @@ func TestWhereNoNegotiatorAnswersItIsToldThatNoServicesServeTheCluster(t *testin
 // works returns a hub whose negotiator answers.
 func works(t *testing.T) *hub {
 	h := newHub(t)
-	answers, err := h.bus.Conn().Subscribe(events.LeaseSubject("c", "negotiator"), func(asked *nats.Msg) { _ = asked.Respond(nil) })
+	answers, err := h.bus.Conn().Subscribe(events.LeaseSubject("c", "negotiator", ""), func(asked *nats.Msg) { _ = asked.Respond(nil) })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,7 +216,7 @@ func TestWhoComesAfterAHoldThatIsOverDoesNotTellOfIt(t *testing.T) {
 // Nodes of a secured installation may not ask who acts, and one that came later said that nobody says why.
 func TestWhoMayNotAskWhetherServicesWorkSaysWhyTheClusterHolds(t *testing.T) {
 	log, h := recorded(t), newHub(t)
-	unanswered, err := h.bus.Conn().SubscribeSync(events.LeaseSubject("c", "negotiator"))
+	unanswered, err := h.bus.Conn().SubscribeSync(events.LeaseSubject("c", "negotiator", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,7 +81,7 @@ func TestWhoAsksWhileAMachineComputesIsAnsweredAndToldWhat(t *testing.T) {
 	f.lose("n1")
 	f.until("the machine has it", machine.asked.Load)
 	ask := func() *nats.Msg {
-		reply, err := f.connect().Conn().RequestWithContext(f.ctx, events.LeaseSubject(cluster, "negotiator"), nil)
+		reply, err := f.connect().Conn().RequestWithContext(f.ctx, events.LeaseSubject(cluster, "negotiator", ""), nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -42,7 +42,7 @@ func TestACopyThatIsOvertakenWhileItAsksStandsBy(t *testing.T) {
 	f := newFixture(t)
 	leases, address, asks := f.said(events.LeaseTaken), freeAddress(t), 0
 	negotiator := events.Speaker{Source: "/negotiator", Cluster: cluster}
-	_, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator"), func(ask *nats.Msg) {
+	_, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator", ""), func(ask *nats.Msg) {
 		if asks++; asks > 1 {
 			_ = ask.Respond(nil)
 			return
@@ -68,7 +68,7 @@ func TestACopyGivesOneThatWorkedTheTimeToReconnect(t *testing.T) {
 	leases, address := f.said(events.LeaseTaken), freeAddress(t)
 	asked := make(chan struct{}, 64)
 	answer := func() *nats.Subscription {
-		answers, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator"), func(ask *nats.Msg) {
+		answers, err := f.bus.Conn().Subscribe(events.LeaseSubject(cluster, "negotiator", ""), func(ask *nats.Msg) {
 			asked <- struct{}{}
 			_ = ask.Respond(nil)
 		})
@@ -102,7 +102,7 @@ func TestACopyDoesNotTakeTheLeaseBecauseTheServerDied(t *testing.T) {
 	f.run(service.Options{Machine: &clerk{}, Address: address})
 	f.untilReadySays(address, "standby")
 	f.restart()
-	asks, err := f.connect().Conn().SubscribeSync(events.LeaseSubject(cluster, "negotiator"))
+	asks, err := f.connect().Conn().SubscribeSync(events.LeaseSubject(cluster, "negotiator", ""))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,7 +77,7 @@ func (r *runner) othersWork(ctx context.Context, subject string) (lease uint64, 
 	if err != nil {
 		return 0, false, err
 	}
-	_, silence := r.Bus.Conn().RequestWithContext(ctx, events.LeaseSubject(r.Bus.Cluster(), r.Name), nil)
+	_, silence := r.Bus.Conn().RequestWithContext(ctx, events.LeaseSubject(r.Bus.Cluster(), r.Name, r.Bus.Identity().Key), nil)
 	return last.Sequence, silence == nil, nil
 }
 
@@ -95,7 +95,7 @@ const ComputingHeader = "Reknit-Computing"
 
 // answer tells who asks that this instance holds the lease, as long as it gets on, of which build it is, and what it computes.
 func (r *runner) answer() (*nats.Subscription, error) {
-	return r.Bus.Conn().Subscribe(events.LeaseSubject(r.Bus.Cluster(), r.Name), func(ask *nats.Msg) {
+	return r.Bus.Conn().Subscribe(events.LeaseSubject(r.Bus.Cluster(), r.Name, events.AnySpeaker(r.Bus.Secured())), func(ask *nats.Msg) {
 		if err := r.health.deposed(); err != nil {
 			slog.Error("another instance may take the lease", "error", err)
 			return

@@ -130,7 +130,8 @@ func (m *matrix) core() (tries []try) {
 		}
 		for _, service := range []string{"monitor", "negotiator", "planner", "restorer"} {
 			if service != by.name {
-				subjects = append(subjects, events.LeaseSubject(cluster, service), "$KV.REKNIT_SNAPSHOTS_opticks."+cluster+"."+service)
+				subjects = append(subjects, events.LeaseSubject(cluster, service, m.key("restorer")),
+					events.LeaseSubject(cluster, service, ""), "$KV.REKNIT_SNAPSHOTS_opticks."+cluster+"."+service)
 			}
 		}
 		if !by.isNode() {
@@ -283,7 +284,7 @@ func (m *matrix) listens() {
 			">", "*", "reknit.>", "_INBOX.>", "_INBOX.*.*", "_INBOX." + m.key("n2") + ".>", "_INBOX." + m.key("monitor") + "x.>", "$SYS.>", "$JS.>",
 			"$KV.>", "$O.>", "$KV.REKNIT_SNAPSHOTS_opticks.>", "_R_.>", "$JS.API.>", "reknit.js.>", events.ProbeSubject(cluster, m.key("n2")),
 			events.ProbeSubject(cluster, "*"), events.RelaySubject(cluster, ">", ""), events.RelaySubject(cluster, "*", by.key),
-			events.LeaseSubject(cluster, "*"), events.PolicySubject(cluster, "x"), events.EventSubject(cluster, events.JoinRequested, "*"),
+			events.LeaseSubject(cluster, "*", ""), events.PolicySubject(cluster, "x"), events.EventSubject(cluster, events.JoinRequested, "*"),
 			events.EventSubject("another", events.NegotiationOpened, "*"), "reknit.plan.>",
 		}
 		if by.isNode() {
@@ -294,7 +295,8 @@ func (m *matrix) listens() {
 		}
 		for _, service := range []string{"monitor", "negotiator", "planner", "restorer"} {
 			if service != by.name {
-				subjects = append(subjects, events.LeaseSubject(cluster, service), "_INBOX."+m.key(service)+".>")
+				subjects = append(subjects, events.LeaseSubject(cluster, service, ""), events.LeaseSubject(cluster, service, "*"),
+					"_INBOX."+m.key(service)+".>")
 			}
 		}
 		for _, subject := range subjects {

@@ -46,8 +46,9 @@ func (l Living) String() string {
 	return strings.Join(who, " and ")
 }
 
-// WhoLives asks the services of clusters, and where it is not enough to know of those listens to heartbeats.
-func WhoLives(conn *nats.Conn, clusters []string, enough func(map[string]*Living) bool) (map[string]*Living, error) {
+// WhoLives asks the services of clusters, and where it is not enough to know of those listens to heartbeats. The speaker is who asks on a
+// secured installation, and else empty.
+func WhoLives(conn *nats.Conn, speaker string, clusters []string, enough func(map[string]*Living) bool) (map[string]*Living, error) {
 	all := map[string]*Living{}
 	var mutex sync.Mutex
 	var asked sync.WaitGroup
@@ -56,7 +57,7 @@ func WhoLives(conn *nats.Conn, clusters []string, enough func(map[string]*Living
 		all[cluster] = living
 		for _, service := range processes.Services {
 			asked.Go(func() {
-				if _, err := conn.Request(events.LeaseSubject(cluster, service), nil, askTimeout); !errors.Is(err, nats.ErrNoResponders) {
+				if _, err := conn.Request(events.LeaseSubject(cluster, service, speaker), nil, askTimeout); !errors.Is(err, nats.ErrNoResponders) {
 					mutex.Lock()
 					defer mutex.Unlock()
 					living.Services = append(living.Services, service)
@@ -152,7 +153,7 @@ func (s settings) onlyCluster(ctx context.Context, conn *nats.Conn, js jetstream
 	living := func(all map[string]*Living) (names []string) {
 		return slices.DeleteFunc(slices.Clone(clusters), func(name string) bool { return all[name].Nobody() })
 	}
-	all, err := WhoLives(conn, clusters, func(all map[string]*Living) bool { return len(living(all)) == 1 })
+	all, err := WhoLives(conn, "", clusters, func(all map[string]*Living) bool { return len(living(all)) == 1 })
 	if err != nil {
 		return "", err
 	}

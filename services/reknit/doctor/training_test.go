@@ -42,7 +42,7 @@ func (c *clinic) beats(pulse events.Pulse) {
 func (c *clinic) serves() {
 	c.t.Helper()
 	for _, service := range processes.Services {
-		c.answer(events.LeaseSubject("c", service), func(*nats.Msg) []byte { return nil })
+		c.answer(events.LeaseSubject("c", service, ""), func(*nats.Msg) []byte { return nil })
 	}
 }
 

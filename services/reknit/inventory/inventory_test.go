@@ -114,7 +114,7 @@ func (s *site) serve(services ...string) {
 	s.t.Helper()
 	for _, service := range services {
 		s.say(events.LeaseTaken, "/"+service, service, &events.Lease{Service: service, Instance: "first"})
-		if _, err := s.bus.Conn().Subscribe(events.LeaseSubject("c", service), func(ask *nats.Msg) { ask.Respond(nil) }); err != nil {
+		if _, err := s.bus.Conn().Subscribe(events.LeaseSubject("c", service, ""), func(ask *nats.Msg) { ask.Respond(nil) }); err != nil {
 			s.t.Fatal(err)
 		}
 	}

@@ -67,7 +67,7 @@ func ask(ctx context.Context, b *bus.Bus, name string) (Service, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	reply, err := b.Conn().RequestWithContext(ctx, events.LeaseSubject(b.Cluster(), name), nil)
+	reply, err := b.Conn().RequestWithContext(ctx, events.LeaseSubject(b.Cluster(), name, b.Identity().Key), nil)
 	if service.Works = err == nil; service.Works {
 		service.Version = string(reply.Data[:min(len(reply.Data), mostVersion)])
 		service.Computing = printable(reply.Header.Get(wires.ComputingHeader))

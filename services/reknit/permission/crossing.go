@@ -29,7 +29,7 @@ func OfControl(cluster string) []Crossing {
 		many := strings.Contains(subject, ".MSG.NEXT.") || strings.Contains(subject, ".DIRECT.GET.")
 		crossings = append(crossings, Crossing{Subject: subject, Local: local, Service: true, Many: many})
 	}
-	for _, subject := range asksServices(cluster) {
+	for _, subject := range asksServices(cluster, "*") {
 		crossings = append(crossings, Crossing{Subject: subject, Local: subject, Service: true})
 	}
 	for _, subject := range heard(cluster, "*") {

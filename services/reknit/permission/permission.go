@@ -35,17 +35,17 @@ type Rights struct{ Publish, Subscribe []string }
 func OfUser(consumer, cluster, inbox string) Rights {
 	return Rights{
 		Publish: join(said(User, cluster, "*"), looks(API, cluster), readsLog(API, cluster, consumer),
-			readsObjects(API, cluster), asksServices(cluster)),
+			readsObjects(API, cluster), asksServices(cluster, consumer)),
 		Subscribe: []string{inbox + ".>", events.PulseSubject(cluster, "*")},
 	}
 }
 
-// OfService returns the rights of a service, whose inbox is below the one given.
-func OfService(name, cluster, inbox string) Rights {
+// OfService returns the rights of a service, which has this id, and whose inbox is below the one given.
+func OfService(name, id, cluster, inbox string) Rights {
 	rights := Rights{
 		Publish: join(said(name, cluster, "*"), looks(controlAPI, cluster), readsLog(controlAPI, cluster, "*"),
-			readsObjects(controlAPI, cluster), runs(name, cluster), writesObjects(cluster, events.PayloadBucket, events.PlanPayloadBucket)),
-		Subscribe: []string{inbox + ".>", events.LeaseSubject(cluster, name)},
+			readsObjects(controlAPI, cluster), runs(name, id, cluster), writesObjects(cluster, events.PayloadBucket, events.PlanPayloadBucket)),
+		Subscribe: []string{inbox + ".>", events.LeaseSubject(cluster, name, "*")},
 	}
 	switch name {
 	case "monitor":
@@ -127,10 +127,10 @@ func asksNodes(cluster, id, speaker string) []string {
 }
 
 // asksServices lists on what a person asks each service whether it works.
-func asksServices(cluster string) []string {
+func asksServices(cluster, speaker string) []string {
 	var subjects []string
 	for _, service := range Services {
-		subjects = append(subjects, events.LeaseSubject(cluster, service))
+		subjects = append(subjects, events.LeaseSubject(cluster, service, speaker))
 	}
 	return subjects
 }
@@ -196,10 +196,10 @@ func missing(cluster string) []string {
 
 // runs lists what shared/service does: streams that are missing are made, though never altered; the log is read by
 // consumers that each instance names itself; the memory is its own.
-func runs(service, cluster string) []string {
+func runs(service, id, cluster string) []string {
 	log, memory := events.Lane(cluster, events.EventStream.Name), events.Lane(cluster, events.SnapshotBucket)
 	subjects := []string{
-		events.LeaseSubject(cluster, service),
+		events.LeaseSubject(cluster, service, id),
 		"$JS.ACK." + log + ".>",
 		controlAPI + ".CONSUMER.RESET." + log + ".*",
 		controlAPI + ".DIRECT.GET.KV_" + memory + ".$KV." + memory + "." + cluster + "." + service,

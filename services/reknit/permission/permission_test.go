@@ -14,7 +14,7 @@ const cluster = "opticks"
 func everybody() map[string]Rights {
 	all := map[string]Rights{"node": OfNode("n1", cluster, "_INBOX.n1"), User: OfUser("user", cluster, "_INBOX.user")}
 	for _, service := range Services {
-		all[service] = OfService(service, cluster, "_INBOX."+service)
+		all[service] = OfService(service, service, cluster, "_INBOX."+service)
 	}
 	return all
 }
@@ -69,9 +69,9 @@ func TestNobodySpeaksForAnother(t *testing.T) {
 		{"node", events.KeepSubject(cluster, "n2", "n3")},
 		{"node", events.PreCopySubject(cluster, "n2", "n3")},
 		{"node", events.ShardSubject(cluster, "n2", "n3")},
-		{"node", events.LeaseSubject(cluster, "monitor")},
+		{"node", events.LeaseSubject(cluster, "monitor", "n1")},
 		{"monitor", events.EventSubject(cluster, events.LeaseTaken, "planner")},
-		{"monitor", events.LeaseSubject(cluster, "planner")},
+		{"monitor", events.LeaseSubject(cluster, "planner", "monitor")},
 		{"planner", "$KV.REKNIT_SNAPSHOTS_opticks." + cluster + ".monitor"},
 		{"restorer", events.PlanSubject(cluster, "7")},
 		{User, events.PulseSubject(cluster, "n1")},

@@ -59,7 +59,7 @@ func whoLives(b *bus.Bus) (connect.Living, error) {
 	if err := connect.MayListen(b); err != nil {
 		return connect.Living{}, err
 	}
-	all, err := connect.WhoLives(b.Conn(), []string{b.Cluster()}, func(map[string]*connect.Living) bool { return false })
+	all, err := connect.WhoLives(b.Conn(), b.Identity().Key, []string{b.Cluster()}, func(map[string]*connect.Living) bool { return false })
 	if err != nil {
 		return connect.Living{}, err
 	}

@@ -147,7 +147,7 @@ func TestWhereNoPlanWasEverAskedForItIsSaidWhoLacks(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer there.Close()
-	_, err = there.Subscribe(events.LeaseSubject("failure", "planner"), func(ask *nats.Msg) { ask.Respond(nil) })
+	_, err = there.Subscribe(events.LeaseSubject("failure", "planner", ""), func(ask *nats.Msg) { ask.Respond(nil) })
 	if err := errors.Join(err, there.Flush()); err != nil {
 		t.Fatal(err)
 	}

@@ -192,7 +192,7 @@ func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, 
 		claims.Permissions = rightsOf(permission.OfUser(public(key), i.Cluster, inbox(public(key))))
 		return claims.Encode(i.nodes)
 	default:
-		claims.Permissions = rightsOf(permission.OfService(role, i.Cluster, inbox(public(key))))
+		claims.Permissions = rightsOf(permission.OfService(role, public(key), i.Cluster, inbox(public(key))))
 	}
 	return claims.Encode(i.control)
 }

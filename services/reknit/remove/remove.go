@@ -71,7 +71,7 @@ func oneCluster(_ *cobra.Command, given []string) error {
 
 // isAbandoned fails where somebody of a cluster is heard.
 func isAbandoned(conn *nats.Conn, name string) error {
-	living, err := connect.WhoLives(conn, []string{name}, func(map[string]*connect.Living) bool { return false })
+	living, err := connect.WhoLives(conn, "", []string{name}, func(map[string]*connect.Living) bool { return false })
 	if err == nil && !living[name].Nobody() {
 		err = fmt.Errorf("%s is not removed, for it lives: %s; end them first, but for NATS, which has to run", name, living[name])
 	}
