@@ -97,6 +97,7 @@ class Job:
         self._next = None  # step of the plane that was asked for already
         self._took = False  # whether the state of a step that failed here came from others
         self.since = None  # first step that this process was given
+        self._finite = True  # whether the loss of the last step was
         self._group = None
         self.profile = reknit_profile.Nothing()
 
@@ -150,6 +151,14 @@ class Job:
                    for module in reknit_profile.modules_with_parameters(self.state.model)]
         return reknit_profile.Profile(modules, range(len(self.state.units)), self.state.static_bytes(),
                                       self.state.gradients.loss.device)
+
+    def look_at(self, loss, own, turn):
+        """Says of the first step whose loss is not finite where it is that of this process's samples: the next one is spoilt for all."""
+        if self._finite and not math.isfinite(loss) and not math.isfinite(own):
+            samples = turn.batches
+            reknit.say(f"reknit: step {turn.index}: the loss is not finite, and it is that of the samples of this process, "
+                       f"{samples[0][0]} to {samples[-1][-1]}: look at these first")
+        self._finite = math.isfinite(loss)
 
     def decided(self, turn):
         """Returns whether a step that failed here was made all the same, when the cluster has decided."""
@@ -252,6 +261,7 @@ class Step(AnyStep):
         self._untrained = sum(end - first for first, end in turn.samples) // turn.micro_batch
         self._share = turn.weight / max(1, self._untrained)  # of a micro-batch in the step's gradient
         self._reduced = False
+        self._own = 0.0  # this process's part of the loss
         self._states, self._count = {0: job.state}, 1
         self._buffers = None  # their versions when the first micro-batch began
 
@@ -287,6 +297,7 @@ class Step(AnyStep):
         self._expect_equal_buffers()
         self._untrained -= 1
         loss = loss * self._share
+        self._own += loss.detach()
         if self._job.profile.active:
             self._job.profile.turn_back()
         self._gradients.backward(loss, None if self._untrained else self._job._group)
@@ -347,11 +358,13 @@ class Step(AnyStep):
             if self._turn.aborted:
                 raise reknit.StepAborted(f"step {self.index} is given up")
             raise reknit.WrongOrder(f"step {self.index}: expected step.backward(loss) once for each of "
-                                    f"step.micro_batches, {self._untrained} times more: none may be left out, by break, continue or an error that is caught")
+                                    f"step.micro_batches, {self._untrained} times more: none may be left out, by break, continue "
+                                    "or an error that is caught")
         self._job.state.check()
         with self._turn.waiting():
             self._gradients.sum(self._job._group)
         self.loss = self._gradients.loss.item()
+        self._job.look_at(self.loss, self._own, self._turn)
 
 
 def seed_of(*numbers):
@@ -411,7 +424,8 @@ def shared_by_some(turn, outvoted, others, told):
     if turn.rank in outvoted:
         return reknit.mistaken(reknit.WrongOrder, f"{expected}, got another call than in {named(turn, others)}")
     if outvoted:
-        return reknit.Disagreement(f"{expected}: {named(turn, outvoted)} would do otherwise than most", [turn.nodes[rank] for rank in sorted(outvoted)])
+        return reknit.Disagreement(f"{expected}: {named(turn, outvoted)} would do otherwise than most",
+                                   [turn.nodes[rank] for rank in sorted(outvoted)])
     return reknit.Disagreement(f"{expected}, and no side is the majority: end one side (reknit drain NODE), and the other goes on: {told}")
 
 

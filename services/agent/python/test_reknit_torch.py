@@ -673,6 +673,22 @@ def evaluated_in_2(model, index):
     model.train(index < 2)
 
 
+def train_on_samples(board, node_and_wrong):
+    """Trains as one of two nodes, of which one may have samples without a loss in step 1, and returns what it says."""
+    node, wrong = node_and_wrong
+    model, optimizer = replica()
+    job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
+    job.plane._agent = Process(job.plane._agent, None, ["a", "b"], node, board)
+    KEPT.append(job)
+    said = io.StringIO()
+    with unittest.mock.patch.object(reknit_torch.Group, "leave"), contextlib.redirect_stderr(said):
+        for step in job.steps():
+            for samples in step.micro_batches:
+                step.backward(loss_of(model, samples) * (math.nan if wrong and step.index == 1 else 1))
+            step.commit()
+    return said.getvalue()
+
+
 class Telling(Process):
     """One that keeps what its trainer reports of a step that is given up, and has no more steps after it."""
 
@@ -716,6 +732,14 @@ class Votes(unittest.TestCase):
     def test_where_nobody_has_most_the_side_decides_that_has_trained_for_longest(self):
         self.assertEqual(({0, 1, 2}, []), reknit_torch.vote([[5, 7], [5, 7], [5, 8], [1, 9]]))
         self.assertEqual((set(), [[0], [1]]), reknit_torch.vote([[1, 7], [1, 8]]))
+
+
+class TwoProcesses(unittest.TestCase):
+    # The model is spoilt for all from the next step on, and nobody could tell whose samples were wrong.
+    def test_whose_samples_have_no_finite_loss_says_so_once_and_nobody_else_does(self):
+        right, wrong = in_processes(train_on_samples, "Board", ("a", False), ("b", True))
+        self.assertEqual(("", 1), (right, wrong.count("that of the samples of this process")), right + wrong)
+        self.assertIn("step 1: the loss is not finite, and it is that of the samples of this process, 8 to 15: look at these first", wrong)
 
 
 class ThreeProcesses(unittest.TestCase):
