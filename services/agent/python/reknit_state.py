@@ -39,6 +39,7 @@ class State:
             else:
                 self.objects[name] = one
         self.ignore = frozenset(ignore)
+        self._joined = self._modes()
         self.gradients = Gradients(model.named_parameters())
         self.learning_rate_scale = 1.0  # of the plan
         self.update = None  # what makes a step of the gradients that are summed, where it is not the optimizer's step alone
@@ -190,14 +191,18 @@ class State:
         return sums.hexdigest()
 
     def settings(self):
-        """Returns a number that tells the optimizer's settings, what is frozen and what evaluates from others. Its square is exact in sums of
-        32768 processes. Where nothing is frozen and all trains it is as in versions that knew of the optimizer alone."""
-        words = [reknit_optimizer.settings_of(self.optimizer)]
-        frozen = [n for n, parameter in enumerate(self.model.parameters()) if not parameter.requires_grad]
-        evaluates = [n for n, module in enumerate(self.model.modules()) if not module.training]
-        if frozen or evaluates:
-            words += [frozen, evaluates]
-        return int.from_bytes(hashlib.sha256(repr(words if len(words) > 1 else words[0]).encode()).digest()[:3], "big")
+        """Returns a number that tells the optimizer's settings, and which modes changed since the join, from others. Its square is exact in sums
+        of 32768 processes. Where no mode changed it is as in versions that knew of the optimizer alone."""
+        words = reknit_optimizer.settings_of(self.optimizer)
+        changed = [sorted(now ^ before) for now, before in zip(self._modes(), self._joined)]
+        if any(changed):
+            words = [words, *changed]
+        return int.from_bytes(hashlib.sha256(repr(words).encode()).digest()[:3], "big")
+
+    def _modes(self):
+        """Returns which parameters are frozen, and which modules evaluate, by their numbers."""
+        return ({n for n, parameter in enumerate(self.model.parameters()) if not parameter.requires_grad},
+                {n for n, module in enumerate(self.model.modules()) if not module.training})
 
     def views(self, unit, memory):
         """Returns pairs of a tensor of the unit and where it lies in the unit's memory."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import hashlib
 import io
 import math
 import os
@@ -17,6 +18,7 @@ try:
     import reknit
     import reknit_gradients
     import reknit_group
+    import reknit_optimizer
     import reknit_state
     import reknit_torch
     from test_reknit_group import KEPT, in_processes
@@ -673,6 +675,18 @@ def evaluated_in_2(model, index):
     model.train(index < 2)
 
 
+def fine_tuned(model, index):
+    model[2].weight.requires_grad_(False)
+    model.eval()
+
+
+def of_an_older_build(model, index):
+    """Has the gate compare the optimizer's settings alone."""
+    def settings(self):
+        return int.from_bytes(hashlib.sha256(repr(reknit_optimizer.settings_of(self.optimizer)).encode()).digest()[:3], "big")
+    reknit_state.State.settings = settings
+
+
 def train_on_samples(board, node_and_wrong):
     """Trains as one of two nodes, of which one may have samples without a loss in step 1, and returns what it says."""
     node, wrong = node_and_wrong
@@ -700,10 +714,12 @@ class Telling(Process):
 
 
 def train_with(board, node_and_rate):
-    """Trains as one of three nodes, with the learning rate of each step and whatever else is changed in it, and returns completed steps, and
-    what was raised or reported."""
+    """Trains as one of three nodes, with the learning rate of each step and whatever else is changed in it and before the join (step -1), and
+    returns completed steps, and what was raised or reported."""
     node, rate_of, *changes = node_and_rate
     model, optimizer = replica()
+    for change in changes:
+        change(model, -1)
     job = reknit_torch.join(model, optimizer, batch=BATCH, micro_batch=BATCH, steps=STEPS)
     agent = job.plane._agent = Telling(job.plane._agent, None, ["a", "b", "c"], node, board)
     KEPT.append(job)
@@ -759,6 +775,12 @@ class ThreeProcesses(unittest.TestCase):
 
     def test_what_all_freeze_and_evaluate_is_no_difference(self):
         for done, told in in_processes(train_with, "Board", *((node, slower, frozen_from_2, evaluated_in_2) for node in "abc")):
+            self.assertEqual((3, ""), (done, told))
+
+    # The gate of before compared no modes: a process of this build was outvoted by two of that one.
+    def test_a_build_that_compares_modes_trains_what_was_frozen_before_the_join_beside_those_that_compare_none(self):
+        old = slower, fine_tuned, of_an_older_build
+        for done, told in in_processes(train_with, "Board", ("a", *old), ("b", *old), ("c", slower, fine_tuned)):
             self.assertEqual((3, ""), (done, told))
 
     def test_where_nobody_is_in_the_majority_no_script_ends(self):
