@@ -79,6 +79,29 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 	}
 }
 
+// Its agent ended without a word, and the model with it.
+func TestOneSignalWhileTheScriptOfALoneNodeIsStartedAgainLosesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, 150)
+	heard, errors, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer errors.Close()
+	c.errors = errors
+	w := c.start("n1")
+	reached := w.await("steps", func(line said) bool { return line.Done >= 50 }).Done
+	w.signal(w.pid, syscall.SIGKILL)
+	c.hear(heard, "it is started again")
+	w.signal(w.agent.Process.Pid, syscall.SIGINT)
+	c.hear(heard, "A second signal within 10s ends both")
+	w.await("its next start", func(line said) bool { return line.PID > 0 })
+	if adopted := *w.adopts().Adopted; adopted < reached-1 {
+		t.Errorf("it goes on at step %d, and was at %d", adopted, reached)
+	}
+	c.expectTheEndOfTrainingAlone(w)
+}
+
 // It was killed after a second, in the middle of its file.
 func TestASecondSignalHasTheOthersGoOnAtOnceAndTheScriptSaveItsFile(t *testing.T) {
 	t.Parallel()

@@ -99,6 +99,12 @@ func (s *Server) Released() <-chan struct{} {
 	return released
 }
 
+// Keeps reports whether scripts left something that is kept, and whether nobody but this node ever had all of it.
+func (s *Server) Keeps() (something, alone bool) {
+	kept := s.holders()
+	return len(kept) > 0, len(kept) > 0 && !slices.ContainsFunc(kept, func(h *holder) bool { return h.left.shared })
+}
+
 func (s *Server) holders() []*holder {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -103,14 +103,39 @@ func Run(
 		}
 		p.restarts--
 		slog.Warn("the trainer failed; it is started again", "status", status, "after", pause.String(), "restarts left", p.restarts)
-		select {
-		case <-time.After(pause):
-		case <-p.signals:
+		if p.pause(pause) {
 			p.hold(server.Released(), 1)
 			return status, nil
 		}
 		pause = min(2*pause, longestWait)
 	}
+}
+
+// pause lets time pass before a trainer is started again, and reports whether a signal ended that. While nobody else ever had what the
+// trainer left, the first signal ends nothing, as where it runs.
+func (p *parent) pause(long time.Duration) (ended bool) {
+	over := time.After(long)
+	for {
+		select {
+		case <-over:
+			return false
+		case signal := <-p.signals:
+			if _, alone := p.server.Keeps(); !alone || !p.isFirst(signal) {
+				return true
+			}
+		}
+	}
+}
+
+// isFirst reports whether a signal is the first in a while, and tells then what a second one does.
+func (p *parent) isFirst(signal os.Signal) bool {
+	if time.Since(p.wished) < secondSignal {
+		return false
+	}
+	p.wished = time.Now()
+	slog.Warn("the trainer is started again, for its agent may be the only one that has what it left. A second signal within "+
+		secondSignal.String()+" ends both, and what only they hold is lost", "signal", signal)
+	return true
 }
 
 // hold returns once nobody needs what the trainer left, which is released then, or upon so many signals.
@@ -215,6 +240,9 @@ func (p *parent) ask(signal os.Signal) {
 			" ends it at once, and what only it holds is lost. A whole job is stopped by reknit stop where snapshots are written, "+
 			"else by two signals to each of its trainers", "signal", signal)
 		p.server.Leave(askedToGo, leaveDeadline)
+		return
+	}
+	if kept, _ := p.server.Keeps(); kept && !p.asked && !p.leaving && p.isFirst(signal) { // its next script has not joined yet
 		return
 	}
 	switch {

@@ -48,5 +48,8 @@ func (o Overview) compared(p overlay.Prediction) string {
 	case o.StepTime > 0 && o.StepTime < p.MeasuredSeconds/otherPace:
 		since = ", before steps became faster"
 	}
+	if p.Error < 0.005 {
+		return "as predicted" + since
+	}
 	return fmt.Sprintf("the prediction was %.0f %% too %s%s", 100*p.Error, off, since)
 }

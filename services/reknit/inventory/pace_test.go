@@ -18,3 +18,9 @@ func TestAnOldMeasurementIsNotTakenForHowStepsAreNow(t *testing.T) {
 		}
 	}
 }
+
+func TestAPredictionThatIsRightIsNotToldAsZeroPerCentOff(t *testing.T) {
+	if got := (Overview{}).compared(overlay.Prediction{PredictedSeconds: 0.2057, MeasuredSeconds: 0.2058, Error: 0.0005}); got != "as predicted" {
+		t.Errorf("%q", got)
+	}
+}
