@@ -102,6 +102,9 @@ func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest
 		if before != nil {
 			reset.Step, reset.Silent = before.Step, before.Silent // all else that told of them was forgotten
 		}
+		if err := reset.Validate(); err != nil { // the log would refuse it, and nobody hear of it
+			return []events.Event{m.refuseReset(cause, inShort(err.Error()))}
+		}
 		m.forgetTraining(&reset, cause.Logged)
 	}
 	said := append(m.refuseGivers(cause), m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster, m.state.Reset))

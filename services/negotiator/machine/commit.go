@@ -51,7 +51,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		return slices.Contains(under.Opening.Changes, change)
 	})
 	m.state.History = m.state.History.From(m.state.PlanDigest, plan.ResumeStep)
-	if plan.Parent != m.state.PlanDigest && m.isCertain(plan.Parent) { // which nobody could tell any more
+	if plan.Parent != m.state.PlanDigest && m.isCertain(m.state.Recall.Floor) { // the parent, which nobody could tell any more
 		m.state.History = m.state.History.From(plan.Parent, plan.ResumeStep)
 	}
 	m.state.Plan, m.state.PlanDigest, m.state.Message, m.state.Negotiation = plan, digest, under.Message, nil

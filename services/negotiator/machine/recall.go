@@ -36,6 +36,7 @@ type recall struct {
 	Gathered bool                      `json:"gathered,omitempty"` // they have had it
 	Few      few                       `json:"few,omitzero"`
 	Until    time.Time                 `json:"until,omitzero"`     // a log without a plan waits for those who told; zero: it does not yet
+	Last     time.Time                 `json:"last,omitzero"`      // after which Until is never, whoever tells; zero: it waited for nobody
 	Taken    uint64                    `json:"taken,omitempty"`    // generation of the plan that was recalled and that no other has followed
 	Accepted bool                      `json:"accepted,omitempty"` // an operator accepts that the log is older than what nodes trained
 }
@@ -81,7 +82,7 @@ func (m *Machine) past() events.Trained {
 	told := map[events.Trained]int{}
 	for _, joiner := range m.state.Joiners {
 		if past := joiner.Trained; past != nil && past.Plan != "" && past.Generation <= m.state.generation()+manyAhead {
-			told[events.Trained{Generation: past.Generation, Plan: past.Plan}]++
+			told[planOf(*past)]++
 		}
 	}
 	return slices.MaxFunc(append(slices.Collect(maps.Keys(told)), events.Trained{}), func(a, b events.Trained) int {

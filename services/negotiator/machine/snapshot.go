@@ -47,7 +47,7 @@ func misreadKey(node string, snapshot protocol.Snapshot) string {
 // was undone. A snapshot of it would have samples trained twice, and others never. It may also be of a job that a user gave up. The plan
 // behind which generations go on counts where several told of it, though nobody is left to tell it.
 func (m *Machine) counts(snapshot events.Snapshot) bool {
-	isNewest := snapshot.Plan == m.state.PlanDigest || snapshot.Plan == m.state.Recall.Floor.Plan && m.isCertain(snapshot.Plan)
+	isNewest := snapshot.Plan == m.state.PlanDigest || snapshot.Plan == m.state.Recall.Floor.Plan && m.isCertain(m.state.Recall.Floor)
 	return m.state.Plan == nil || isNewest || m.state.History.Counts(snapshot.Plan, snapshot.Step)
 }
 

@@ -18,17 +18,21 @@ const (
 	// mostAhead is by how many generations a plan of which one node alone tells may be ahead of what others tell, or the log knows: one
 	// that lies has generations go on a little later.
 	mostAhead = 16
-	// manyAhead is that for a plan of which several tell, and where nobody knows of any other. No cluster comes so far.
+	// manyAhead is that for a plan of which several tell, and for any where the log has none and no two tell of the same: a lone survivor's
+	// word counts so. No cluster comes so far, and a word beyond it is not heard.
 	manyAhead = 1 << 32
 	// toldSeconds is for how long a log without a plan waits for nodes that told of one and are gone: as a machine takes to start again.
 	toldSeconds = 120
+	// mostToldSeconds is for how long it waits for all of them, however many come one after the other.
+	mostToldSeconds = 600
 )
 
 // hearsPast hears what a node that asks for a place says that it trained. Its earlier words count on.
 func (m *Machine) hearsPast(join events.Join) {
-	known, past := &m.state.Recall, join.Trained
+	known, past, newest := &m.state.Recall, join.Trained, m.state.generation()
 	_, was := known.Told[join.Node]
-	if past == nil || past.Plan == "" || past.Generation <= m.state.generation() || !was && len(known.Told) >= events.MostNodes {
+	isLater := past != nil && past.Plan != "" && past.Generation > newest && past.Generation <= newest+manyAhead
+	if !isLater || !was && len(known.Told) >= events.MostNodes {
 		return
 	}
 	if known.Told == nil {
@@ -48,7 +52,7 @@ func (m *Machine) hearsPast(join events.Join) {
 func (m *Machine) newestTold(known uint64) (newest events.Trained) {
 	tellers, certain, ahead := m.tellersOf(), known, uint64(mostAhead)
 	for _, told := range m.state.Recall.Told {
-		if tellers[told.Plan] > 1 && told.Generation <= known+manyAhead {
+		if tellers[planOf(told)] > 1 {
 			certain = max(certain, told.Generation)
 		}
 	}
@@ -57,7 +61,7 @@ func (m *Machine) newestTold(known uint64) (newest events.Trained) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Recall.Told)) {
 		told := m.state.Recall.Told[node]
-		isNewer := cmp.Or(cmp.Compare(told.Generation, newest.Generation), cmp.Compare(tellers[told.Plan], tellers[newest.Plan])) > 0
+		isNewer := cmp.Or(cmp.Compare(told.Generation, newest.Generation), cmp.Compare(tellers[planOf(told)], tellers[planOf(newest)])) > 0
 		if isNewer && told.Generation > known && told.Generation <= certain+ahead {
 			newest = told
 		}
@@ -102,23 +106,30 @@ func (m *Machine) awaitsTold(now time.Time) bool {
 	if m.state.Reset != nil || len(m.toldAndGone()) == 0 {
 		return false
 	}
-	if known.Until.IsZero() {
-		known.Until = now.Add(toldSeconds * time.Second)
+	known.Last = sooner(known.Last, now.Add(mostToldSeconds*time.Second))
+	known.Until = sooner(sooner(known.Until, now.Add(toldSeconds*time.Second)), known.Last)
+	return now.Before(known.Until)
+}
+
+// sooner returns the earlier of a time that may not be set yet, or that a clock said before it was set back, and another.
+func sooner(set, other time.Time) time.Time {
+	if set.IsZero() || other.Before(set) {
+		return other
 	}
-	left := known.Until.Sub(now)
-	return left > 0 && left <= toldSeconds*time.Second // a clock that was set back says more
+	return set
 }
 
 // holdTold says for whom a log without a plan waits, and until when. It is said again once these are others.
 func (m *Machine) holdTold(cause events.Event) []events.Event {
 	nodes, until := m.toldAndGone(), m.state.Recall.Until
-	if hold := m.state.Hold; hold.Active && hold.Seconds > 0 && slices.Equal(hold.Awaits, nodes) {
+	awaits := nodes[:min(len(nodes), events.MostSilent)]
+	if hold := m.state.Hold; hold.Active && hold.Seconds > 0 && slices.Equal(hold.Awaits, awaits) {
 		return nil
 	}
 	reason := fmt.Sprintf("the log has lost plan %d, and who told of it is gone: %s may live, and hold what was trained. Training begins "+
 		"at %s unless they come. To begin now: reknit cluster reset", m.newestTold(0).Generation, named(nodes, itself),
 		until.UTC().Format(time.RFC3339))
-	return m.holdFor(until.Sub(cause.Logged).Seconds(), reason, nodes...)(cause)
+	return m.holdFor(until.Sub(cause.Logged).Seconds(), reason, awaits...)(cause)
 }
 
 // resetOfTold returns what a reset gives up of which nodes only told.
@@ -130,14 +141,21 @@ func (m *Machine) resetOfTold(request events.ResetRequest) events.JobReset {
 	}
 }
 
-// tellersOf returns how many nodes told of each plan, by its digest. O(n) for n nodes that told.
-func (m *Machine) tellersOf() map[string]int {
-	tellers := map[string]int{}
+// planOf returns the plan of which a node tells, by generation and digest: a step beside it is the node's own.
+func planOf(told events.Trained) events.Trained {
+	return events.Trained{Generation: told.Generation, Plan: told.Plan}
+}
+
+// tellersOf returns how many nodes told of each plan. O(n) for n nodes that told.
+func (m *Machine) tellersOf() map[events.Trained]int {
+	tellers := map[events.Trained]int{}
 	for _, told := range m.state.Recall.Told {
-		tellers[told.Plan]++
+		tellers[planOf(told)]++
 	}
 	return tellers
 }
 
 // isCertain reports whether more than one node told of a plan. One that lies would have snapshots count of a plan that was undone.
-func (m *Machine) isCertain(digest string) bool { return digest != "" && m.tellersOf()[digest] > 1 }
+func (m *Machine) isCertain(told events.Trained) bool {
+	return told.Plan != "" && m.tellersOf()[planOf(told)] > 1
+}

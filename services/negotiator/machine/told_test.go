@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -147,4 +148,91 @@ func TestAGenerationThatNoClusterReachesCountsForNothing(t *testing.T) {
 	w.joinAll("n9", "m1", "m2")
 	w.tick(10 * time.Second)
 	w.beginsBehind(0)
+}
+
+// lie is what a node that never trained says of a plan that never was.
+func lie(generation uint64) *events.Trained {
+	return &events.Trained{Generation: generation, Plan: events.Digest([]byte("a lie")), Step: 7000}
+}
+
+func TestNobodyWaitsForOneThatToldOfAGenerationNoClusterReachesAndIsGone(t *testing.T) {
+	w, _ := wiped(t)
+	w.trained["n9"] = lie(1e18)
+	w.joinAll("n9")
+	w.tick(5 * time.Second)
+	w.lose("n9")
+	w.joinAll("m1", "m2", "m3")
+	w.tick(10 * time.Second)
+	w.beginsBehind(0)
+}
+
+func TestAResetThatCannotBeSaidIsRefusedAndNotDone(t *testing.T) {
+	w := toldAndSilent(t)
+	for node := range w.machine.state.Recall.Told { // as the memory of a build before may have it
+		w.machine.state.Recall.Told[node] = *lie(1e18)
+	}
+	if refused := w.reset(); !strings.Contains(refused, "generation") {
+		t.Errorf("refused %q", refused)
+	}
+	if w.tick(10 * time.Second); len(w.plans()) > 0 {
+		t.Errorf("training began: plans %+v", w.plans())
+	}
+}
+
+func TestAnHonestDigestUnderAnotherGenerationIsOneWord(t *testing.T) {
+	w, lost := wiped(t)
+	w.step = 40
+	w.trained["n9"] = &events.Trained{Generation: 4e9, Plan: lost.Digest(), Step: 40}
+	w.joinAll("n1", "n2", "n3", "n4", "n9")
+	w.tick(time.Minute)
+	w.goesOn(lost, "n1 n2 n3 n4 n9")
+}
+
+func TestAClockThatGoesBackDoesNotEndTheWaitForThoseWhoTold(t *testing.T) {
+	w := toldAndSilent(t)
+	w.skew -= 70 * time.Second // before the wait began
+	w.joinAll("m4")
+	w.tick(115 * time.Second)
+	if plans := w.plans(); len(plans) > 0 {
+		t.Fatalf("training began anew though n1 and n2 may live: plans %+v", plans)
+	}
+	w.tick(10 * time.Second)
+	w.beginsBehind(2)
+}
+
+func TestTheWaitForThoseWhoToldEndsThoughOthersComeByEverNewNames(t *testing.T) {
+	w := toldAndSilent(t)
+	for i := range 9 {
+		name := fmt.Sprintf("x%d", i)
+		w.trained[name], w.deaf[name] = lie(3), true
+		w.joinAll(name)
+		w.tick(5 * time.Second)
+		w.lose(name)
+		w.run()
+		w.tick(55 * time.Second)
+		if i == 5 && len(w.plans()) > 0 {
+			t.Fatal("who told later was not waited for as long as the first")
+		}
+	}
+	w.tick(10 * time.Second)
+	w.beginsBehind(3)
+}
+
+func TestAHoldForThoseWhoToldNamesABoundedNumber(t *testing.T) {
+	w, _ := wiped(t)
+	var names []string
+	for i := range events.MostSilent + 6 {
+		names = append(names, fmt.Sprintf("x%d", i))
+		w.trained[names[i]], w.deaf[names[i]] = lie(3), true
+	}
+	w.joinAll(names...)
+	w.tick(5 * time.Second)
+	for _, name := range names {
+		w.lose(name)
+	}
+	w.joinAll("m1", "m2", "m3")
+	w.tick(10 * time.Second)
+	if held := w.held(); held == nil || len(held.Awaits) != events.MostSilent || !strings.Contains(held.Reason, "62 more") {
+		t.Errorf("held %+v", held)
+	}
 }
