@@ -2,11 +2,14 @@ package local
 
 import (
 	"bytes"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -127,6 +130,61 @@ func TestNothingIsKeptOfAScriptWhoseAgentEndsWithItAndNobodyIsToldOtherwise(t *t
 	r.server.Gone("signal: killed", -1)
 	if left, _ := filepath.Glob(filepath.Join(r.state, folderPrefix+"*")); len(left) != 0 {
 		t.Errorf("there are %q", left)
+	}
+}
+
+// The loop that gives them up is its caller's, which hears the third signal, and kills whoever does not end.
+func TestWhileTheHubIsAwayAllTrainersAreGivenUpInTheTimeOfOne(t *testing.T) {
+	r := newRig(t)
+	for _, node := range []string{"n1", "n2", "n3", "n4"} {
+		r.join(strings.Replace(usualJoin, "{", `{"node":"`+node+`",`, 1))
+	}
+	r.away()
+	began := time.Now()
+	r.server.GiveUp("a second signal ends it: interrupt")
+	if took := time.Since(began); took >= tellTimeout {
+		t.Errorf("its caller waits for %v", took)
+	}
+	r.server.Gone("signal: killed", -1)
+	if took := time.Since(began); took >= 2*tellTimeout {
+		t.Errorf("four take %v", took)
+	}
+}
+
+func TestATrainerWhoseJoinIsUnderWayWhenAllAreGivenUpTakesNoPlace(t *testing.T) {
+	r := newRig(t)
+	r.server.Close()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { listener.Close() })
+	hub := strings.TrimPrefix(r.config.URL, "nats://")
+	r.config.URL = "nats://" + listener.Addr().String()
+	r.serve()
+	asked, opened := make(chan struct{}, 100), make(chan struct{})
+	go func() {
+		for near, err := listener.Accept(); err == nil; near, err = listener.Accept() {
+			asked <- struct{}{}
+			go func() {
+				<-opened
+				if far, err := net.Dial("tcp", hub); err == nil {
+					go io.Copy(far, near)
+					io.Copy(near, far)
+				}
+			}()
+		}
+	}()
+	go func() {
+		<-asked // its join is under way
+		r.server.GiveUp("a second signal ends it: interrupt")
+		close(opened)
+	}()
+	if status, answer := r.call(r.dial(), "POST", "/v1/join", []byte(usualJoin)); status != http.StatusNotFound || r.server.Trainers() > 0 {
+		t.Errorf("its join is answered with %d %s", status, answer)
+	}
+	if exit := await[events.Exit](r, events.NodeExited); exit.Keeps || exit.Node != "n1" {
+		t.Errorf("it says %+v", exit)
 	}
 }
 

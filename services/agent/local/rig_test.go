@@ -34,6 +34,7 @@ type rig struct {
 	server  *Server
 	socket  string
 	state   string // where the files are
+	away    func() // ends the hub
 	bus     *bus.Bus
 	said    chan events.Event
 	speaker events.Speaker
@@ -48,7 +49,7 @@ func newRig(t *testing.T) *rig {
 	}
 	t.Cleanup(hub.Shutdown)
 	r := &rig{
-		T: t, state: t.TempDir(), said: make(chan events.Event, 1024),
+		T: t, state: t.TempDir(), away: hub.Shutdown, said: make(chan events.Event, 1024),
 		speaker: events.Speaker{Source: "/negotiator", Cluster: "c"},
 	}
 	r.bus, err = bus.Connect(t.Context(), bus.Config{URL: hub.URL(), Name: "test", Cluster: "c"})

@@ -166,11 +166,13 @@ func (s *Server) Leave(reason string, deadline time.Duration) {
 }
 
 // GiveUp has the cluster do without all trainers, though their processes may run on for a while. Nothing is kept of what they leave, for
-// the agent ends with them, and none joins again.
+// the agent ends with them, and none joins again. The cluster is told of all at once, and nobody waits for it here.
 func (s *Server) GiveUp(how string) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
 	s.config.forgets.Store(true)
-	for _, t := range s.all() {
-		t.tellExit(how, -1)
+	for _, t := range s.trainers {
+		go t.tellExit(how, -1)
 	}
 }
 
@@ -233,8 +235,11 @@ func (s *Server) hungUp(t *trainer) {
 // Gone ends the sessions of all trainers, whose process is known to have ended, and returns when they have. The code
 // is that of os.ProcessState.
 func (s *Server) Gone(how string, code int) {
-	for _, t := range s.all() {
+	all := s.all()
+	for _, t := range all {
 		t.end(exit{how: how, code: code})
+	}
+	for _, t := range all {
 		<-t.over
 	}
 	s.mutex.Lock()
@@ -269,6 +274,8 @@ func (s *Server) Close() {
 	s.removeFolder()
 }
 
+var errForgets = failure{http.StatusNotFound, "the agent ends with its trainer, which was told to end", "save what is to stay, and end"}
+
 // add makes a trainer of a join, and forgets it when it is over.
 func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (session string, t *trainer, err error) {
 	for before := s.ending(joining.Node); before != nil; before = s.ending(joining.Node) {
@@ -290,6 +297,10 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 	if err != nil {
 		s.keep(before)
 		return "", nil, err
+	}
+	if s.config.forgets.Load() { // since it was reserved
+		go t.refuse()
+		return "", nil, errForgets
 	}
 	session = rand.Text()
 	s.trainers[session], s.refused, s.known = t, nil, true
@@ -358,7 +369,7 @@ func (s *Server) reserve(joining Joining) (*holder, error) {
 	defer s.mutex.Unlock()
 	node := joining.Node
 	if s.config.forgets.Load() {
-		return nil, failure{http.StatusNotFound, "the agent ends with its trainer, which was told to end", "save what is to stay, and end"}
+		return nil, errForgets
 	}
 	if len(s.trainers)+len(s.joining) >= MostTrainers {
 		return nil, errOrder{fmt.Sprintf("%d trainers have joined", MostTrainers), "start another agent"}
@@ -385,10 +396,4 @@ func (s *Server) trainer(session string) *trainer {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	return s.trainers[session]
-}
-
-const mostSeconds = 1e9 // more would be no Duration
-
-func seconds(number float64) time.Duration {
-	return time.Duration(min(number, mostSeconds) * float64(time.Second))
 }

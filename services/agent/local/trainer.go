@@ -54,6 +54,7 @@ type trainer struct {
 	job   events.Job
 	past  []*agent.Rendezvous // of plans before, the oldest first; the loop's own
 
+	telling    sync.Mutex // an end: the session is open until the first is told
 	mutex      sync.Mutex
 	plan       *events.Plan // in force
 	rendezvous *agent.Rendezvous
@@ -343,31 +344,6 @@ func (t *trainer) profile(report Report) {
 	}
 	if news {
 		t.session.Profiled(told)
-	}
-}
-
-const tellTimeout = 2 * time.Second // while the hub is away, the trainer's silence tells the same later
-
-// exited tells the cluster that the trainer is gone.
-func (t *trainer) exited(how exit) {
-	if !t.keeps {
-		t.tellExit(how.how, how.code)
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
-	defer cancel()
-	err := t.session.Failed(ctx, how.how, how.code, how.inStep, t.state == nil || t.state.leaves()) // a holder leaves what it keeps
-	if err != nil {
-		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
-	}
-}
-
-// tellExit tells the cluster that the process is gone, or as good as gone, with what it held: once.
-func (t *trainer) tellExit(how string, code int) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ended), tellTimeout)
-	defer cancel()
-	if err := t.session.Exited(ctx, how, code); err != nil {
-		slog.Warn("the trainer's end is not told", "node", t.node, "error", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // turns pass between an agent and its trainer: the agent gives an order, the trainer does it and comes back with a
@@ -146,4 +147,10 @@ func (t *turns) do(order Order) error {
 		err = errors.New(report.Error)
 	}
 	return err
+}
+
+const mostSeconds = 1e9 // more would be no Duration
+
+func seconds(number float64) time.Duration {
+	return time.Duration(min(number, mostSeconds) * float64(time.Second))
 }
