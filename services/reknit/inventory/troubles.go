@@ -72,13 +72,12 @@ func (o *Overview) Troubles() (all []Trouble) {
 		all = append(all, Trouble{says, todo})
 	}
 	if says := overlay.SaysDelays(o.Delayed, time.Now()); says != "" && !o.waits() {
-		todo := o.hangs("its script evaluates, saves or hangs there: look at its log, and kill the script if it hangs: its agent " +
-			"starts it again")
-		if o.Delayed[0].Rests() {
-			todo = "it hangs, or waits for a script at another node: look at their logs, and kill the one that hangs: all are started " +
-				"again, and go on from their checkpoint"
-		}
-		all = append(all, Trouble{says, todo})
+		all = append(all, Trouble{says, o.hangs("its script evaluates, saves or hangs there: look at its log, and kill the script if it " +
+			"hangs: its agent starts it again")})
+	}
+	if says := overlay.SaysRests(o.Delayed); says != "" && !o.waits() {
+		all = append(all, Trouble{says, "it hangs, or waits for a script at another node: look at their logs, and kill the one that hangs: " +
+			"all are started again, and go on from their checkpoint"})
 	}
 	if says := o.late(); says != "" {
 		all = append(all, Trouble{says, o.hangs("look at the log of the script that computes, and kill the script if it hangs: its agent " +

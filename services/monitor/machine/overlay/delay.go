@@ -37,7 +37,7 @@ func (o *Overlay) forgetDelays() {
 }
 
 // Delays returns for whom others still wait, the longest first: those who take part, as the same process, and whose heartbeats tell
-// neither that they wait themselves nor that they are past the step. Those whose agents tell that their scripts rest are among them.
+// neither that they wait themselves nor that they are past the step. Behind them come those whose agents tell that their scripts rest.
 func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 	for _, node := range nodes {
 		if rests, is := node.rests(); is {
@@ -53,6 +53,12 @@ func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 		}
 	}
 	slices.SortStableFunc(delays, func(a, b Delay) int {
+		switch {
+		case a.Rests() && !b.Rests():
+			return 1
+		case b.Rests() && !a.Rests():
+			return -1
+		}
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.WaitedSeconds, a.WaitedSeconds), cmp.Compare(a.Node, b.Node))
 	})
 	return delays
@@ -60,7 +66,8 @@ func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 
 // rests returns what the agent of a node that trains tells of a script that rests.
 func (n Node) rests() (told events.StepDelay, is bool) {
-	if n.Pulse == nil || n.Pulse.Script == nil || n.Pulse.Script.RestsSeconds == 0 || n.State == Lost || n.State == Ended {
+	trains := n.Pipeline != nil && slices.Contains([]string{Training, Leaving, Suspected}, n.State)
+	if !trains || n.Pulse == nil || n.Pulse.Script == nil || n.Pulse.Script.RestsSeconds == 0 {
 		return events.StepDelay{}, false
 	}
 	return events.StepDelay{
@@ -107,22 +114,34 @@ func SaysLate(since time.Duration, usualSeconds float64) string {
 		since.Round(time.Second), usual.Round(time.Millisecond))
 }
 
-// SaysDelays tells in a line for how long no step was made, and for whom the others wait; empty for nobody.
+// SaysDelays tells in a line for how long no step was made, and for whom the others wait, scripts that rest aside; empty for nobody.
 func SaysDelays(delays []Delay, now time.Time) string {
-	if len(delays) == 0 {
-		return ""
-	}
 	var names []string
 	for _, delay := range delays {
-		names = append(names, delay.Node+does[delay.Phase])
+		if !delay.Rests() {
+			names = append(names, delay.Node+does[delay.Phase])
+		}
 	}
-	if longest := delays[0]; longest.Rests() {
-		return fmt.Sprintf("the script of %s does nothing: it has neither used a processor nor written for %.0f s", listed(names),
-			longest.WaitedSeconds)
+	if len(names) == 0 {
+		return ""
 	}
 	usual := time.Duration(delays[0].UsualSeconds * float64(time.Second)).Round(time.Millisecond)
 	return fmt.Sprintf("no step for %v, %v is usual: %s waits for %s", now.Sub(delays[0].Since).Round(time.Second), usual,
 		delays[0].By, listed(names))
+}
+
+// SaysRests tells in a line whose scripts rest, and for how long; empty for nobody's.
+func SaysRests(delays []Delay) string {
+	first := slices.IndexFunc(delays, Delay.Rests)
+	if first < 0 {
+		return ""
+	}
+	var names []string
+	for _, delay := range delays[first:] {
+		names = append(names, delay.Node)
+	}
+	return fmt.Sprintf("the script of %s does nothing: it has neither used a processor nor written for %.0f s", listed(names),
+		delays[first].WaitedSeconds)
 }
 
 const mostNamed = 3 // in a line

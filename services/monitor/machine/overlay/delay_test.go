@@ -67,7 +67,7 @@ func TestAStepIsLateOnceItTakesLongerThanUsualAndThatIsKnown(t *testing.T) {
 func TestAScriptThatRestsIsToldForAsLongAsItsAgentTellsSo(t *testing.T) {
 	o := New()
 	node := func(name string, script *events.Script) Node {
-		return Node{Node: name, State: Training, Pulse: &events.Pulse{Generation: 1, Script: script}}
+		return Node{Node: name, State: Training, Pipeline: new(int), Pulse: &events.Pulse{Generation: 1, Script: script}}
 	}
 	rests := func(seconds float64) *events.Script { return &events.Script{RestsSeconds: seconds} }
 	const does = " does nothing: it has neither used a processor nor written for "
@@ -78,8 +78,35 @@ func TestAScriptThatRestsIsToldForAsLongAsItsAgentTellsSo(t *testing.T) {
 			node("a", rests(65)), node("b", rests(65)), node("c", rests(70)), node("d", rests(61)),
 		},
 	} {
-		if found := SaysDelays(o.Delays(nodes), time.Now()); found != expected {
+		if found := SaysRests(o.Delays(nodes)); found != expected {
 			t.Errorf("it says %q, expected %q", found, expected)
+		}
+	}
+}
+
+// A heartbeat that told of a rest took the one line that status, the page and the alert have, from a node that only asked for its place, too.
+func TestAScriptThatRestsHidesNobodyForWhomOthersWaitAndCountsWhereItTrains(t *testing.T) {
+	logged := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	o := New()
+	data, err := json.Marshal(events.StepDelay{Node: "b", Incarnation: "i", Generation: 1, Step: 20, By: "a", WaitedSeconds: 3,
+		UsualSeconds: 0.067, Reason: "a waits"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Take(events.Event{Kind: events.StepDelayed, Subject: "b", Data: data, Logged: logged})
+	waited := Node{Node: "b", State: Training, Incarnation: "i", Pipeline: new(int), Pulse: &events.Pulse{Generation: 1, Step: 20}}
+	rests := Node{Node: "c", Pulse: &events.Pulse{Generation: 1, Script: &events.Script{RestsSeconds: 61}}}
+	for state, told := range map[string]bool{Training: true, Leaving: true, Suspected: true, Joining: false, Spare: false, Starting: false, Ended: false} {
+		rests.State, rests.Pipeline = state, nil
+		if told {
+			rests.Pipeline = new(int)
+		}
+		delays := o.Delays([]Node{rests, waited})
+		if says := SaysDelays(delays, logged.Add(42*time.Second)); says != "no step for 45s, 67ms is usual: a waits for b" {
+			t.Errorf("beside one that rests and is %s it says %q", state, says)
+		}
+		if says := SaysRests(delays); (says != "") != told {
+			t.Errorf("of one that rests and is %s it says %q", state, says)
 		}
 	}
 }

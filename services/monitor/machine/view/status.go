@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -67,7 +68,7 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 		status.Delayed = append(status.Delayed, delay.Node)
 	}
 	status.Level, status.Says = v.level(status, nodes, now)
-	if says := overlay.SaysDelays(delays, now); says != "" && status.Level == Calm {
+	if says := cmp.Or(overlay.SaysDelays(delays, now), overlay.SaysRests(delays)); says != "" && status.Level == Calm {
 		status.Level, status.Says = Trouble, says
 	}
 	return status
