@@ -77,7 +77,7 @@ func (m *Machine) Profiled(now time.Time, profile events.Profile) events.Event {
 const (
 	warmSteps  = 7    // of a plan are not counted: the first two compile, and warm caches, and layers are measured in the next five
 	firstSteps = 5    // that are counted of a plan, before how long one takes is told
-	mostSteps  = 1000 // that are kept of a look
+	mostSteps  = 1000 // that are kept of a look, all over it
 	longLook   = 60   // seconds, after which a look ends if it has seen so many steps as the first one
 	exactNews  = 1.03 // by how much steps take more or less than was told, for it to be told again, until a look was long
 	paceNews   = 1.1  // and from then on
@@ -92,6 +92,8 @@ type steps struct {
 	seconds    []float64
 	passes     []float64 // seconds of each that the node computed; 0: not told
 	lasted     float64   // seconds: the look so far
+	seen       int       // steps of it
+	stride     int       // of which each so-manieth is kept
 	window     int       // steps of a look that is not long
 	wasLong    bool      // a look before
 	told       float64   // seconds; zero: nothing was
@@ -103,28 +105,41 @@ type steps struct {
 // note takes a completed step of a plan, and its passes. It returns the median of those that it looked at where that is news.
 func (s *steps) note(generation uint64, seconds, passes float64) (usual float64, news bool) {
 	if s.generation != generation {
-		*s = steps{generation: generation, window: firstSteps}
+		*s = steps{generation: generation, window: firstSteps, stride: 1}
 	}
 	if s.warm++; s.warm <= warmSteps {
 		return 0, false
 	}
-	s.lasted += seconds
-	if len(s.seconds) < mostSteps {
-		s.seconds, s.passes = append(s.seconds, seconds), append(s.passes, passes)
-	}
-	isLong := s.lasted >= longLook && len(s.seconds) >= firstSteps
-	if len(s.seconds) != s.window && !isLong {
+	s.keep(seconds, passes)
+	isLong := s.lasted >= longLook && s.seen >= firstSteps
+	if s.seen != s.window && !isLong {
 		return 0, false
 	}
-	usual, s.usualPasses, s.counted = median(s.seconds), median(s.passes), len(s.seconds)
+	usual, s.usualPasses, s.counted = median(s.seconds), median(s.passes), s.seen
 	news = s.isNews(usual)
 	if s.window *= 2; news {
 		s.told = usual
 	}
 	if isLong {
-		s.seconds, s.passes, s.lasted, s.window, s.wasLong = s.seconds[:0], s.passes[:0], 0, 0, true
+		s.seconds, s.passes, s.lasted, s.seen, s.stride = s.seconds[:0], s.passes[:0], 0, 0, 1
+		s.window, s.wasLong = 0, true
 	}
 	return usual, news
+}
+
+// keep takes a step into the look. Once so many are kept as may be, every other one is dropped, and of the steps to come.
+func (s *steps) keep(seconds, passes float64) {
+	if s.seen%s.stride == 0 {
+		s.seconds, s.passes = append(s.seconds, seconds), append(s.passes, passes)
+	}
+	s.seen, s.lasted = s.seen+1, s.lasted+seconds
+	if len(s.seconds) < mostSteps {
+		return
+	}
+	for kept := range mostSteps / 2 {
+		s.seconds[kept], s.passes[kept] = s.seconds[2*kept], s.passes[2*kept]
+	}
+	s.seconds, s.passes, s.stride = s.seconds[:mostSteps/2], s.passes[:mostSteps/2], 2*s.stride
 }
 
 // isNews reports whether steps differ from what was told.

@@ -78,6 +78,19 @@ func TestAfterALongLookOneThatDiffersByATenthIsTold(t *testing.T) {
 	}
 }
 
+// The first thousand steps of a minute stood for all of it: others used the processor in its first 20 s.
+func TestALookSeesStepsAllOverItsMinute(t *testing.T) {
+	n := trainingNode(t, 14)
+	n.paces(warmSteps+1000, 0.02, 0)
+	told := n.paces(4000, 0.01, 0.008)
+	if len(told) != 1 || told[0].StepSeconds != 0.01 || told[0].ComputeSeconds != 0.008 || told[0].Steps <= 2*mostSteps {
+		t.Errorf("told %+v: expected that most steps of the minute took 10 ms, 8 of them passes", told)
+	}
+	if kept := cap(n.machine.steps.seconds); kept > 2*mostSteps {
+		t.Errorf("there is room for %d steps", kept)
+	}
+}
+
 func TestStepsThatWaverAreToldOnceAMinuteAtMost(t *testing.T) {
 	n := trainingNode(t, 14)
 	told := 0
