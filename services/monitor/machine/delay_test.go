@@ -58,6 +58,15 @@ func TestWhoKeepsOthersWaitingInOneStepAndInALaterOneIsNamedInBoth(t *testing.T)
 	}
 }
 
+func TestNobodyNamesAScriptThatRestsBeforeItsNodeTakesPart(t *testing.T) {
+	w := newWorld(t, "n1")
+	w.join("n2", "a")
+	w.note(w.machine.Pulse(events.Pulse{Node: "n2", Incarnation: "a", Number: 1, Generation: 2, Script: &events.Script{RestsSeconds: 61}}, 0, w.now))
+	if len(w.said) > 0 {
+		t.Errorf("it says %+v", w.said)
+	}
+}
+
 func TestAScriptThatRestsIsNamedOnceForEachRestAndNotForEachHeartbeat(t *testing.T) {
 	w := newWorld(t, "n1", "n2")
 	beats := func(seconds int, rests func(second int) float64) (said []events.StepDelay) {

@@ -42,7 +42,7 @@ func (m *Machine) Pulse(pulse events.Pulse, waited time.Duration, at time.Time) 
 	if cleared {
 		said = append(said, m.sayNode(at, events.NodeCleared, known, detect.Verdict{Node: pulse.Node}, "heartbeats again"))
 	}
-	if script := pulse.Script; counted && script != nil && script.RestsSeconds > 0 && pulse.Generation > 0 {
+	if script := pulse.Script; counted && script != nil && script.RestsSeconds > 0 && known.Active {
 		if known.rested == 0 || now-known.rested > restAgain {
 			said = append(said, m.sayRests(at, known, pulse))
 		}
