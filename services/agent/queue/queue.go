@@ -27,7 +27,7 @@ const (
 	firstClaimed    = 2 << 20               // bytes, of a source whose rate is not known
 	askedSeconds    = 0.2                   // asked for beyond a round trip: a chunk whose packet was lost is that late
 	askedBytes      = 12 << 20              // and no more: a giver holds twice what was asked of it and did not go out
-	piecesAsked     = 16 << 20              // bytes, of a source that gives pieces
+	piecesAsked     = 24 << 20              // bytes, of a source that gives pieces
 	firstAsked      = 4 << 20               // bytes, of a source whose rate is not known
 	givenUpSeconds  = 2.0                   // what was asked of a link is asked of another, too, where it takes longer
 	patience        = 20 * time.Millisecond // by which a take-over must be faster
