@@ -81,9 +81,11 @@ func (e Event) BelongsOn(subject string) bool {
 	return subject == e.SubjectName() || subject == e.SubjectOn(true)
 }
 
-// AllOf returns the filter of all events of a kind on a secured installation, or on another.
-func AllOf(cluster string, kind Kind, secured bool) string {
-	return Event{Kind: kind, Cluster: cluster, Subject: "*"}.SubjectBy(AnySpeaker(secured))
+// AllOf returns the filters of all events of a kind on a secured installation, or on another. There are two of a kind that has the
+// speaker in its subject: the log may have events of a build, or of an installation, that had not.
+func AllOf(cluster string, kind Kind, secured bool) []string {
+	all := Event{Kind: kind, Cluster: cluster, Subject: "*"}
+	return slices.Compact([]string{all.SubjectName(), all.SubjectBy(AnySpeaker(secured))})
 }
 
 // AnySpeaker is the last token of a subject on which everybody is heard who may speak there; empty where nobody proves who speaks. It has a

@@ -297,7 +297,7 @@ func (s *Session) listen() error {
 		case machine.Answers(kind):
 			heard = append(heard, events.EventSubject(s.config.Cluster, kind, s.config.Node))
 		default:
-			heard = append(heard, events.AllOf(s.config.Cluster, kind, s.bus.Secured()))
+			heard = append(heard, events.AllOf(s.config.Cluster, kind, s.bus.Secured())...)
 		}
 	}
 	if err := follow(events.EventStream, heard...); err != nil {

@@ -188,7 +188,7 @@ func (r *runner) consume(ctx context.Context) (consumer *bus.Consumer, err error
 func (r *runner) open(ctx context.Context) (*bus.Consumer, error) {
 	var subjects []string
 	for _, kind := range r.Machine.Hears() {
-		subjects = append(subjects, events.AllOf(r.Bus.Cluster(), kind, r.Bus.Secured()))
+		subjects = append(subjects, events.AllOf(r.Bus.Cluster(), kind, r.Bus.Secured())...)
 	}
 	consumer, err := r.Bus.Consume(ctx, r.memory.durable(r.instance), r.memory.Sequence, subjects)
 	if err != nil {

@@ -94,9 +94,14 @@ func identity(t *testing.T, folder string) bus.Identity {
 
 func (p *place) connect(name string) *bus.Bus {
 	p.Helper()
+	return p.connectAt(p.url, name)
+}
+
+func (p *place) connectAt(url, name string) *bus.Bus {
+	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), waits)
 	defer cancel()
-	b, err := bus.Connect(ctx, bus.Config{URL: p.url, Name: p.key(name), Cluster: cluster, Kit: p.kit(name)})
+	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: p.key(name), Cluster: cluster, Kit: p.kit(name)})
 	if err != nil {
 		p.Fatal(err)
 	}

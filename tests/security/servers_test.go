@@ -31,11 +31,17 @@ type spread struct {
 
 func openSpread(t *testing.T) *spread {
 	t.Helper()
+	return openSpreadOf(t, "n3")
+}
+
+// openSpreadOf starts one whose site has these nodes.
+func openSpreadOf(t *testing.T, nodes ...string) *spread {
+	t.Helper()
 	s := &spread{place: &place{T: t, dir: t.TempDir()}, ports: map[string]int{}}
 	for _, port := range []int{4222, 6222, 7422} {
 		s.ports[fmt.Sprint(port)] = freeEverywhere(t)
 	}
-	alpha, beta := optionsOf("alpha", "n1", "n2"), optionsOf("beta", "n3")
+	alpha, beta := optionsOf("alpha", "n1", "n2"), optionsOf("beta", nodes...)
 	alpha.Servers, alpha.Port, beta.Leaf = hosts, s.ports["4222"], site
 	s.provision(alpha)
 	s.provision(beta)

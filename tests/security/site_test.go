@@ -1,6 +1,7 @@
 package security
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -104,6 +105,34 @@ func TestASitesServerSpeaksForItsOwnNodesOnly(t *testing.T) {
 	if _, err := log.GetLastMsgForSubject(t.Context(), events.EventSubject(cluster, events.NodeExited, others)); err == nil {
 		t.Error("it says events on the subjects of a node of another")
 	}
+}
+
+// TestALargeSiteConnects has the server of a site of 60 nodes connect: what it may takes more than a line has on other connections. The
+// last of the nodes speaks through it.
+func TestALargeSiteConnects(t *testing.T) {
+	var nodes []string
+	for n := range 60 {
+		nodes = append(nodes, fmt.Sprint("s", n))
+	}
+	s := openSpreadOf(t, nodes...)
+	s.awaitLeaves(1)
+	monitor := s.connect("monitor").Conn()
+	pulses, err := monitor.SubscribeSync(events.PulseSubject(cluster, "*"))
+	if err == nil {
+		err = monitor.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := s.key(nodes[len(nodes)-1])
+	node := s.connectAt(s.site, nodes[len(nodes)-1]).Conn()
+	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+		_ = node.Publish(events.PulseSubject(cluster, last), []byte("{}"))
+		if _, err := pulses.NextMsg(200 * time.Millisecond); err == nil {
+			return
+		}
+	}
+	t.Error("no heartbeat of a node of the site arrives")
 }
 
 // TestTheServerOfASiteSpeaksForNobodyWhoIsGone has the only node of a site be revoked. The token of before is still with whoever runs its

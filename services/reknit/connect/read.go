@@ -22,7 +22,7 @@ type Span struct {
 func Read(ctx context.Context, b *bus.Bus, kinds []events.Kind, span Span, handle func(events.Event)) error {
 	var subjects []string
 	for _, kind := range kinds {
-		subjects = append(subjects, events.AllOf(b.Cluster(), kind, b.Secured()))
+		subjects = append(subjects, events.AllOf(b.Cluster(), kind, b.Secured())...)
 	}
 	end, err := lastOf(ctx, b, subjects)
 	if span.Until > 0 {

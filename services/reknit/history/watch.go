@@ -163,7 +163,7 @@ func Watch(ctx context.Context, b *bus.Bus, begin func(generation uint64) error,
 
 func subjects(b *bus.Bus) (all []string) {
 	for _, kind := range append(changes.Kinds(), events.StepDelayed) {
-		all = append(all, events.AllOf(b.Cluster(), kind, b.Secured()))
+		all = append(all, events.AllOf(b.Cluster(), kind, b.Secured())...)
 	}
 	return all
 }

@@ -20,17 +20,13 @@ type Crossing struct {
 func OfControl(cluster string) []Crossing {
 	var crossings []Crossing
 	rights := OfNode("*", cluster, "")
-	isNodes := func(subject string) bool { return slices.Contains(rights.Publish, subject) }
-	for _, local := range slices.Concat(rights.Publish, slices.DeleteFunc(said(User, cluster, ""), isNodes)) {
+	for _, local := range slices.Concat(rights.Publish, ofPersons(cluster)) {
 		if stays(cluster, local) {
 			continue
 		}
 		subject := inControl(local)
 		many := strings.Contains(subject, ".MSG.NEXT.") || strings.Contains(subject, ".DIRECT.GET.")
 		crossings = append(crossings, Crossing{Subject: subject, Local: local, Service: true, Many: many})
-	}
-	for _, subject := range asksServices(cluster, "*") {
-		crossings = append(crossings, Crossing{Subject: subject, Local: subject, Service: true})
 	}
 	for _, subject := range heard(cluster, "*") {
 		crossings = append(crossings, Crossing{Subject: subject, Local: subject})

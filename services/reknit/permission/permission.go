@@ -29,7 +29,10 @@ var Services = []string{"monitor", "negotiator", "planner", "restorer"}
 const Node = "node"
 
 // Rights are what a connection may publish and subscribe to. It may also answer each request that it hears.
-type Rights struct{ Publish, Subscribe []string }
+type Rights struct {
+	Publish, Subscribe []string
+	Deny               []string // what it may not publish, though a pattern of Publish has it
+}
 
 // OfUser returns the rights of a person, whose inbox is below the one given, and whose consumers have this name.
 func OfUser(consumer, cluster, inbox string) Rights {
@@ -69,20 +72,6 @@ func OfNode(id, cluster, inbox string) Rights {
 			writesObjects(cluster, events.PayloadBucket, events.ShardBucket), meets(cluster), missing(cluster)),
 		Subscribe: join([]string{inbox + ".>"}, heard(cluster, id), asksNodes(cluster, id, "*"), probes(cluster, id)),
 	}
-}
-
-// OfLeaf returns the rights of a site's server, through which the nodes of the site speak: those of these nodes. The operator of such a
-// server can hold back and repeat what is said there, and can send heartbeats in their names. Heartbeats bear no signature. Probes
-// that nodes send stay within the site: a probe has a node dial any address.
-func OfLeaf(nodes []string, cluster string) Rights {
-	var all Rights
-	for _, node := range nodes {
-		rights := OfNode(node, cluster, "_INBOX."+node)
-		isProbe := func(subject string) bool { return slices.Contains(probes(cluster, node), subject) }
-		all.Publish = join(all.Publish, slices.DeleteFunc(rights.Publish, isProbe))
-		all.Subscribe = join(all.Subscribe, rights.Subscribe)
-	}
-	return all
 }
 
 // said lists the subjects of what a speaker says. A node's all have its id, and those of services about services their name.

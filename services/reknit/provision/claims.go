@@ -19,14 +19,14 @@ const answerTime = 10 * time.Minute
 const mostMessage = 1 << 20
 
 func rightsOf(rights permission.Rights) jwt.Permissions {
-	may := func(subjects []string) jwt.Permission {
+	may := func(subjects, deny []string) jwt.Permission {
 		if len(subjects) == 0 {
 			return jwt.Permission{Deny: []string{">"}} // to allow nothing in particular is to allow all
 		}
-		return jwt.Permission{Allow: subjects}
+		return jwt.Permission{Allow: subjects, Deny: deny}
 	}
 	return jwt.Permissions{
-		Pub: may(rights.Publish), Sub: may(rights.Subscribe),
+		Pub: may(rights.Publish, rights.Deny), Sub: may(rights.Subscribe, nil),
 		Resp: &jwt.ResponsePermission{MaxMsgs: 1, Expires: answerTime},
 	}
 }
@@ -181,13 +181,11 @@ func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, 
 	case systemRole:
 		return claims.Encode(i.system)
 	case leafRole:
-		claims.AllowedConnectionTypes = jwt.StringList{jwt.ConnectionTypeLeafnode}
 		nodes, err := i.nodesAt(name)
 		if err != nil {
 			return "", err
 		}
-		claims.Permissions = rightsOf(permission.OfLeaf(nodes, i.Cluster))
-		return claims.Encode(i.nodes)
+		return i.leafToken(name, claims, nodes)
 	case permission.User:
 		claims.Permissions = rightsOf(permission.OfUser(public(key), i.Cluster, inbox(public(key))))
 		return claims.Encode(i.nodes)

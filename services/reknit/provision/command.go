@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -55,15 +56,16 @@ that is named. Run again with the same --dir it adds to what is there, and renew
 }
 
 func (o Options) run(ctx context.Context, push string, out io.Writer) error {
-	if err := Security(o); err != nil {
+	err := Security(o)
+	if sites := (siteFaults{}); err != nil && !errors.As(err, &sites) {
 		return err
 	}
 	fmt.Fprintf(out, "NATS servers run in %s/%s, with the nats.conf there; the kits are in %s/%s and %s/%s\n", o.Dir, serverFolder, o.Dir,
 		servicesFolder, o.Dir, institutionsFolder)
 	if push == "" {
-		return nil
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
-	return Push(ctx, o.Dir, push)
+	return errors.Join(err, Push(ctx, o.Dir, push))
 }

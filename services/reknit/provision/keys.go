@@ -100,7 +100,7 @@ func (i *installation) end(key string) error { return i.endBefore(key, time.Now(
 
 // endBefore notes that tokens of a key that were written until then are no good any more.
 func (i *installation) endBefore(key string, then time.Time) error {
-	i.revoked[key] = then.Unix()
+	i.revoked[key] = max(i.revoked[key], then.Unix())
 	data, err := json.MarshalIndent(i.revoked, "", "  ")
 	if err != nil {
 		return err

@@ -56,7 +56,13 @@ func Security(options Options) error {
 			return err
 		}
 	}
-	return i.write()
+	if i.sites = i.checkRoom(); i.sites != nil {
+		i.Nodes = nil
+	}
+	if err := i.write(); err != nil || i.sites == nil {
+		return err
+	}
+	return siteFaults{i.sites}
 }
 
 func (o Options) check() error {
@@ -93,6 +99,7 @@ type installation struct {
 	authority                        *authority
 	revoked                          map[string]int64 // when, by public key
 	leaves                           []string         // all that were ever provisioned here
+	sites                            error            // what is wrong with the servers of sites
 }
 
 func open(options Options) (*installation, error) {

@@ -20,12 +20,11 @@ import (
 //go:embed *.tmpl
 var configuration embed.FS
 
-// writeServers writes what each NATS server needs, and the accounts' tokens for Push. These revoke tokens of sites' servers.
+// writeServers writes what each NATS server needs, and the accounts' tokens for Push. These revoke tokens of sites' servers, which
+// are written first. A site at fault keeps nobody else from what is written.
 func (i *installation) writeServers() error {
 	for _, leaf := range i.leaves {
-		if err := i.writeLeafKit(leaf); err != nil {
-			return err
-		}
+		i.sites = errors.Join(i.sites, i.writeLeafKit(leaf))
 	}
 	accounts, err := i.accountTokens()
 	if err != nil {
@@ -49,9 +48,7 @@ func (i *installation) writeServers() error {
 			return err
 		}
 	}
-	if err := i.writeLeaves(); err != nil {
-		return err
-	}
+	i.sites = errors.Join(i.sites, i.writeLeaves())
 	if err := i.writeKit(systemRole, systemRole, nil); err != nil {
 		return err
 	}
@@ -63,19 +60,16 @@ func (i *installation) writeServers() error {
 }
 
 // writeLeaves writes what the servers of sites need beside their kits.
-func (i *installation) writeLeaves() error {
+func (i *installation) writeLeaves() (faults error) {
 	accounts, err := i.leafTokens()
 	if err != nil {
 		return err
 	}
 	for _, leaf := range i.leaves {
-		if err := i.writeServer(i.kit(leafRole, leaf), leaf, map[string]any{
-			"Advertise": leaf, "Remotes": i.addresses("", leafPort), "Accounts": accounts,
-		}); err != nil {
-			return err
-		}
+		settings := map[string]any{"Advertise": leaf, "Remotes": i.addresses("", leafPort), "Accounts": accounts}
+		faults = errors.Join(faults, i.writeServer(i.kit(leafRole, leaf), leaf, settings))
 	}
-	return nil
+	return faults
 }
 
 // writeServer writes the configuration of a server and the certificate that it shows. It is known by its name, and by what

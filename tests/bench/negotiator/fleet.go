@@ -100,7 +100,7 @@ func (f *fleet) listen() error {
 	}
 	var subjects []string
 	for kind := range f.handlers() {
-		subjects = append(subjects, events.AllOf(cluster, kind, first.Secured()))
+		subjects = append(subjects, events.AllOf(cluster, kind, first.Secured())...)
 	}
 	if _, err := first.Follow(f.ctx, events.EventStream, subjects, bus.New, f.hear); err != nil {
 		return err
