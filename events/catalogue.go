@@ -118,8 +118,8 @@ func ProbeSubject(cluster, node string) string { return "reknit.probe." + cluste
 // with a PolicyReply, both as plain JSON.
 func PolicySubject(cluster, name string) string { return "reknit.policy." + cluster + "." + name }
 
-// subjectTo returns a subject on which somebody speaks to a node or a service. On a secured installation the speaker's id is the last token, and
-// the server lets nobody publish another's. Elsewhere nobody proves who speaks, and the speaker is empty.
+// subjectTo returns a subject on which somebody speaks to a node or a service. On a secured installation the speaker's id is the last
+// token, and the server lets nobody publish another's. Elsewhere nobody proves who speaks, and the speaker is empty.
 func subjectTo(root, cluster, whom, speaker string) string {
 	subject := root + "." + cluster + "." + whom
 	if speaker != "" {

@@ -186,7 +186,8 @@ func TestWhereANegotiatorAnswersTheServicesAreNotBlamed(t *testing.T) {
 func TestWhoHasNoPlaceYetInATrainingThatGoesOnSaysSo(t *testing.T) {
 	log, h := recorded(t), works(t)
 	h.wait()
-	h.say(events.PlanCommitted, "1", &events.Plan{Cluster: "c", Generation: 1, Nodes: []events.Member{{Node: "n9", Incarnation: "i", Address: "n9:1"}},
+	h.say(events.PlanCommitted, "1", &events.Plan{Cluster: "c", Generation: 1,
+		Nodes:     []events.Member{{Node: "n9", Incarnation: "i", Address: "n9:1"}},
 		Data:      events.Data{GlobalBatch: 1, MicroBatch: 1},
 		Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: "n9", Layers: events.Range{First: 0, End: 1}}}}}})
 	log.expect(t, 2, `msg="others train, and this node has no place yet: it waits for the plan that takes it in"`)

@@ -58,12 +58,7 @@ func TestATrainerWhoseJoinWouldBeRefusedAgainIsNotStartedAgain(t *testing.T) {
 func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, endless)
-	said, errors, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errors.Close()
-	c.errors = errors
+	said := c.pipeErrors()
 	w := c.start("n1")
 	w.untilWorld(1)
 	w.signal(w.agent.Process.Pid, syscall.SIGTERM)
@@ -83,12 +78,7 @@ func TestWhoMayNotLeaveIsToldWhatEndsIt(t *testing.T) {
 func TestOneSignalWhileTheScriptOfALoneNodeIsStartedAgainLosesNothing(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, 150)
-	heard, errors, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errors.Close()
-	c.errors = errors
+	heard := c.pipeErrors()
 	w := c.start("n1")
 	reached := w.await("steps", func(line said) bool { return line.Done >= 50 }).Done
 	w.signal(w.pid, syscall.SIGKILL)
@@ -106,12 +96,7 @@ func TestOneSignalWhileTheScriptOfALoneNodeIsStartedAgainLosesNothing(t *testing
 func TestASecondSignalHasTheOthersGoOnAtOnceAndTheScriptSaveItsFile(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1, endless)
-	said, errors, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer errors.Close()
-	c.errors = errors
+	said := c.pipeErrors()
 	saved := filepath.Join(t.TempDir(), "saved")
 	c.script = []string{"python3", "-c", `import os, signal, sys, time
 import worker
@@ -135,6 +120,18 @@ worker.main()`, saved}
 	if _, err := os.Stat(saved); err != nil {
 		t.Errorf("it has not saved: %v", err)
 	}
+}
+
+// pipeErrors has what agents log go into a pipe.
+func (c *cluster) pipeErrors() (said *os.File) {
+	c.Helper()
+	said, errors, err := os.Pipe()
+	if err != nil {
+		c.Fatal(err)
+	}
+	c.Cleanup(func() { errors.Close() })
+	c.errors = errors
+	return said
 }
 
 // hear waits until a pipe says all that is expected, in this order.

@@ -177,8 +177,8 @@ func (p *pull) read(ctx context.Context) error {
 	}
 }
 
-// find returns the manifest; nil where all that is claimed came before it. It also asks a bucket in which parts lie for the manifests of the parts behind: asked for later, they would
-// come behind the bytes of the other parts in flight, and the link would run dry meanwhile.
+// find returns the manifest; nil where all that is claimed came before it. It also asks a bucket in which parts lie for the manifests of
+// the parts behind: asked for later, they would come behind the bytes of the other parts in flight, and the link would run dry meanwhile.
 func (p *pull) find(ctx context.Context) (*manifest, error) {
 	if !p.from.puts() {
 		return p.findStored(ctx)

@@ -245,8 +245,8 @@ func (s *Snapshots) fail(what string, t *tier, task machine.Capture, units []eve
 	}
 }
 
-// inShort has an error begin with the folder and the cause, which survive where a text is cut in its middle: the path of a part is long, and
-// stands in the error twice.
+// inShort has an error begin with the folder and the cause, which survive where a text is cut in its middle: the path of a part is long,
+// and stands in the error twice.
 func (t *tier) inShort(err error) error {
 	var cause syscall.Errno
 	if t.folder == "" || !errors.As(err, &cause) {

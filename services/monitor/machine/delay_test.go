@@ -61,7 +61,8 @@ func TestWhoKeepsOthersWaitingInOneStepAndInALaterOneIsNamedInBoth(t *testing.T)
 func TestNobodyNamesAScriptThatRestsBeforeItsNodeTakesPart(t *testing.T) {
 	w := newWorld(t, "n1")
 	w.join("n2", "a")
-	w.note(w.machine.Pulse(events.Pulse{Node: "n2", Incarnation: "a", Number: 1, Generation: 2, Script: &events.Script{RestsSeconds: 61}}, 0, w.now))
+	rests := events.Pulse{Node: "n2", Incarnation: "a", Number: 1, Generation: 2, Script: &events.Script{RestsSeconds: 61}}
+	w.note(w.machine.Pulse(rests, 0, w.now))
 	if len(w.said) > 0 {
 		t.Errorf("it says %+v", w.said)
 	}

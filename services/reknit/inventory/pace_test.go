@@ -1,8 +1,10 @@
 package inventory
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/machine/overlay"
 )
 
@@ -20,7 +22,17 @@ func TestAnOldMeasurementIsNotTakenForHowStepsAreNow(t *testing.T) {
 }
 
 func TestAPredictionThatIsRightIsNotToldAsZeroPerCentOff(t *testing.T) {
-	if got := (Overview{}).compared(overlay.Prediction{PredictedSeconds: 0.2057, MeasuredSeconds: 0.2058, Error: 0.0005}); got != "as predicted" {
+	right := overlay.Prediction{PredictedSeconds: 0.2057, MeasuredSeconds: 0.2058, Error: 0.0005}
+	if got := (Overview{}).compared(right); got != "as predicted" {
 		t.Errorf("%q", got)
+	}
+}
+
+func TestAPredictionOfWhichNobodyHadMeasuredAnythingIsToldAsAGuess(t *testing.T) {
+	s := newSite(t)
+	s.planned(job, events.Predicted{StepSeconds: 6, Unmeasured: true})
+	s.beat("n1", "n2", "n3")
+	if printed, err := s.run(Status()); !strings.Contains(printed, "250 ms a step, not predicted: what layers take was not known\n") {
+		t.Errorf("%v, expected a guess, and no seconds of it, in\n%s", err, printed)
 	}
 }

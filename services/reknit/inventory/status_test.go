@@ -362,15 +362,6 @@ func TestAChangeIsSaidToBeDoneOnceAllWorkUnderIt(t *testing.T) {
 	}
 }
 
-func TestAPredictionOfWhichNobodyHadMeasuredAnythingIsToldAsAGuess(t *testing.T) {
-	s := newSite(t)
-	s.planned(job, events.Predicted{StepSeconds: 6, Unmeasured: true})
-	s.beat("n1", "n2", "n3")
-	if printed, err := s.run(Status()); !strings.Contains(printed, "250 ms a step, not predicted: what layers take was not known\n") {
-		t.Errorf("%v, expected a guess, and no seconds of it, in\n%s", err, printed)
-	}
-}
-
 func TestOfScriptsThatKnowNothingOfTheirAgentsNoStepsAreTold(t *testing.T) {
 	s := newSite(t)
 	plan := s.planned(events.Job{
@@ -388,26 +379,5 @@ func TestOfScriptsThatKnowNothingOfTheirAgentsNoStepsAreTold(t *testing.T) {
 	printed, err := s.run(Nodes())
 	if err != nil || !strings.Contains(printed, "are not known: --unchanged") || regexp.MustCompile(`MiB| s |ms`).MatchString(printed) {
 		t.Errorf("%v, expected no figures in\n%s", err, printed)
-	}
-}
-
-func TestTheNewestCompleteSnapshotIsToldAndThatNoneIsForTooLong(t *testing.T) {
-	s := newSite(t)
-	s.serve("monitor", "negotiator", "planner", "restorer")
-	s.plan()
-	s.beat("n1", "n2", "n3")
-	plan := events.Digest([]byte("plan"))
-	complete := func(step uint64) {
-		s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: step, Plan: plan})
-	}
-	complete(1)
-	complete(2)
-	s.say(events.SnapshotOverdue, "/restorer", "disk",
-		&events.OverdueSnapshot{Tier: "disk", Step: 3, Plan: plan, Units: []events.Range{{First: 1, End: 2}}})
-	s.expectStatus("snapshot    disk: step 2 complete, ", "no snapshot is complete in disk since step 2, ",
-		"of step 3 nobody wrote the units 1 to 1")
-	complete(1 << 40)
-	if printed, err := s.run(Status()); err != nil || strings.Contains(printed, "no snapshot is complete") {
-		t.Errorf("%v, of one that is not late:\n%s", err, printed)
 	}
 }

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/reknit/reknit/events"
@@ -16,4 +17,25 @@ func TestWhoCannotWriteSnapshotsIsAProblem(t *testing.T) {
 		Tiers: []string{"disk"}})
 	s.expectStatus("no snapshot was complete in disk yet; n2 cannot write snapshots to disk, since ",
 		"no space left on device (full)", "Make room there")
+}
+
+func TestTheNewestCompleteSnapshotIsToldAndThatNoneIsForTooLong(t *testing.T) {
+	s := newSite(t)
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.plan()
+	s.beat("n1", "n2", "n3")
+	plan := events.Digest([]byte("plan"))
+	complete := func(step uint64) {
+		s.say(events.SnapshotCompleted, "/restorer", "disk", &events.CompleteSnapshot{Tier: "disk", Step: step, Plan: plan})
+	}
+	complete(1)
+	complete(2)
+	s.say(events.SnapshotOverdue, "/restorer", "disk",
+		&events.OverdueSnapshot{Tier: "disk", Step: 3, Plan: plan, Units: []events.Range{{First: 1, End: 2}}})
+	s.expectStatus("snapshot    disk: step 2 complete, ", "no snapshot is complete in disk since step 2, ",
+		"of step 3 nobody wrote the units 1 to 1")
+	complete(1 << 40)
+	if printed, err := s.run(Status()); err != nil || strings.Contains(printed, "no snapshot is complete") {
+		t.Errorf("%v, of one that is not late:\n%s", err, printed)
+	}
 }

@@ -195,7 +195,8 @@ func TestAClusterThatLivesIsNotRemovedAndIsTheOneThatIsMeant(t *testing.T) {
 		b.Close()
 	}
 	meant("first")
-	if _, err := s.bus["tried"].Conn().Subscribe(events.LeaseSubject("tried", "planner", ""), func(ask *nats.Msg) { ask.Respond(nil) }); err != nil {
+	asked := events.LeaseSubject("tried", "planner", "")
+	if _, err := s.bus["tried"].Conn().Subscribe(asked, func(ask *nats.Msg) { ask.Respond(nil) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.bus["tried"].Conn().Flush(); err != nil {

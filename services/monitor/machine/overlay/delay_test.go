@@ -84,7 +84,8 @@ func TestAScriptThatRestsIsToldForAsLongAsItsAgentTellsSo(t *testing.T) {
 	}
 }
 
-// A heartbeat that told of a rest took the one line that status, the page and the alert have, from a node that only asked for its place, too.
+// A heartbeat that told of a rest took the one line that status, the page and the alert have, though the node only asked for
+// its place.
 func TestAScriptThatRestsHidesNobodyForWhomOthersWaitAndCountsWhereItTrains(t *testing.T) {
 	logged := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	o := New()
@@ -96,7 +97,9 @@ func TestAScriptThatRestsHidesNobodyForWhomOthersWaitAndCountsWhereItTrains(t *t
 	o.Take(events.Event{Kind: events.StepDelayed, Subject: "b", Data: data, Logged: logged})
 	waited := Node{Node: "b", State: Training, Incarnation: "i", Pipeline: new(int), Pulse: &events.Pulse{Generation: 1, Step: 20}}
 	rests := Node{Node: "c", Pulse: &events.Pulse{Generation: 1, Script: &events.Script{RestsSeconds: 61}}}
-	for state, told := range map[string]bool{Training: true, Leaving: true, Suspected: true, Joining: false, Spare: false, Starting: false, Ended: false} {
+	for state, told := range map[string]bool{
+		Training: true, Leaving: true, Suspected: true, Joining: false, Spare: false, Starting: false, Ended: false,
+	} {
 		rests.State, rests.Pipeline = state, nil
 		if told {
 			rests.Pipeline = new(int)
