@@ -7,10 +7,10 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// unapproved refuses who joins without the approval that the admission policy asks for, once all have consented; nil where nobody does.
+// unapproved refuses who joins without the approval that the admission policy asks for, once all have consented, and reports whether somebody was.
 // Joiners that are listed, and all other changes, are negotiated anew without those refused. A node with a place in the plan in force was
 // approved of when it got the place. It may hold what the others lack.
-func (m *Machine) unapproved(cause events.Event) []events.Event {
+func (m *Machine) unapproved() bool {
 	under := m.state.Negotiation
 	consenting := slices.Sorted(maps.Keys(under.Consents))
 	lacks := func(change events.Change) string {
@@ -21,11 +21,12 @@ func (m *Machine) unapproved(cause events.Event) []events.Event {
 	}
 	for _, change := range under.Opening.Changes {
 		if reason := lacks(change); reason != "" {
-			return m.abort(cause, change.Node+" may not join: "+reason,
+			m.abort(change.Node+" may not join: "+reason,
 				m.refuseChanges(reason, func(other events.Change) bool { return lacks(other) != "" }))
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // placed reports whether a node has a place in the plan in force.

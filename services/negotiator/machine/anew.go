@@ -91,9 +91,10 @@ func (m *Machine) before(node string) (events.Member, bool) {
 func (m *Machine) begun(step uint64) { m.state.Unbegun = m.state.Unbegun && step == 0 }
 
 // resetRequested gives up what was trained, unless somebody trains.
-func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest) []events.Event {
+func (m *Machine) resetRequested(request events.ResetRequest) {
 	if reason := m.cannotReset(request); reason != "" {
-		return []events.Event{m.refuseReset(cause, reason)}
+		m.refuseReset(reason)
+		return
 	}
 	before := m.state.Reset
 	isRepeated := before != nil && before.Snapshots == request.Snapshots
@@ -103,18 +104,21 @@ func (m *Machine) resetRequested(cause events.Event, request events.ResetRequest
 			reset.Step, reset.Silent = before.Step, before.Silent // all else that told of them was forgotten
 		}
 		if err := reset.Validate(); err != nil { // the log would refuse it, and nobody hear of it
-			return []events.Event{m.refuseReset(cause, inShort(err.Error()))}
+			m.refuseReset(inShort(err.Error()))
+			return
 		}
-		m.forgetTraining(&reset, cause.Logged)
+		m.forgetTraining(&reset, m.cause.Logged)
 	}
-	said := append(m.refuseGivers(cause), m.speaker.Say(cause, events.TrainingReset, m.settings.Cluster, m.state.Reset))
+	m.refuseGivers()
+	m.say(events.TrainingReset, m.settings.Cluster, m.state.Reset)
 	switch {
 	case isRepeated:
-		return said // what is under way answers it
+		return // what is under way answers it
 	case m.state.Negotiation != nil:
-		return append(said, m.renew(cause)...)
+		m.renew()
+		return
 	}
-	return append(said, m.openNext(cause)...)
+	m.openNext()
 }
 
 // resetOf returns what a reset gives up: how far training had come, and who may live and train on.
@@ -166,21 +170,20 @@ func (m *Machine) miss(lost events.NodeState) {
 	}
 }
 
-func (m *Machine) refuseReset(cause events.Event, reason string) events.Event {
-	return m.speaker.Say(cause, events.ResetRefused, m.settings.Cluster, &events.ResetRefusal{Reason: reason})
+func (m *Machine) refuseReset(reason string) {
+	m.say(events.ResetRefused, m.settings.Cluster, &events.ResetRefusal{Reason: reason})
 }
 
 // begunAnew hears its own word that what was trained is given up. One that has lost its memory learns so.
-func (m *Machine) begunAnew(cause events.Event, reset events.JobReset) []events.Event {
+func (m *Machine) begunAnew(reset events.JobReset) {
 	isOf := m.state.Plan != nil && m.state.generation() == reset.Generation
 	switch {
 	case m.state.Reset != nil && m.state.Reset.Generation == reset.Generation:
-		m.state.EndTold = cause.Logged
-	case isOf && m.state.Negotiation == nil && m.state.Committed.Before(cause.Logged):
-		m.forgetTraining(&reset, cause.Time) // it may be told again, days later
-		m.state.EndTold = cause.Logged
+		m.state.EndTold = m.cause.Logged
+	case isOf && m.state.Negotiation == nil && m.state.Committed.Before(m.cause.Logged):
+		m.forgetTraining(&reset, m.cause.Time) // it may be told again, days later
+		m.state.EndTold = m.cause.Logged
 	}
-	return nil
 }
 
 // cannotReset says why training does not begin anew; empty where it does.
@@ -210,13 +213,12 @@ func (m *Machine) givenUp(memory int64) string {
 }
 
 // refuseGivers refuses those who wait without a script.
-func (m *Machine) refuseGivers(cause events.Event) (said []events.Event) {
+func (m *Machine) refuseGivers() {
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
 		if reason := m.givenUp(m.state.Joiners[node].MemoryBytes); reason != "" {
-			said = append(said, m.turnOut(cause, node, reason)...)
+			m.turnOut(node, reason)
 		}
 	}
-	return said
 }
 
 // forgetTraining has the next plan begin training. Nodes that wait for a place wait on. Failures of before are forgotten, as after a stop:

@@ -34,51 +34,56 @@ func (m *Machine) asked(cause events.Event) ([]events.Event, error) {
 		m.state.Asked = slices.DeleteFunc(m.state.Asked, func(r request) bool { return cause.Logged.Sub(r.Event.Logged) > requestHolds })
 	}
 	if len(m.state.Asked) >= mostAsked {
-		return m.decide(cause, fmt.Sprintf("%d requests wait for an answer already: ask again", mostAsked)), nil
+		m.grant(fmt.Sprintf("%d requests wait for an answer already: ask again", mostAsked))
+		return nil, nil
 	}
 	id := alarmID(asking, cause.Source, cause.ID)
 	m.state.Asked = append(m.state.Asked, request{id, cause})
-	return []events.Event{m.speaker.Say(cause, events.NegotiationOverdue, id, &events.Overdue{Negotiation: id, Phase: asking})}, nil
+	m.say(events.NegotiationOverdue, id, &events.Overdue{Negotiation: id, Phase: asking})
+	return nil, nil
 }
 
-// answer decides about a request, now that the log tells how old it is.
-func (m *Machine) answer(cause events.Event, overdue events.Overdue) []events.Event {
+// answer decides about a request, now that the log tells how old it is. The request is the cause of all that is said.
+func (m *Machine) answer(overdue events.Overdue) {
 	at := slices.IndexFunc(m.state.Asked, func(r request) bool { return r.ID == overdue.Negotiation })
 	if overdue.Phase != asking || at < 0 {
-		return nil
+		return
 	}
 	request, tooOld := m.state.Asked[at].Event, ""
 	m.state.Asked = slices.Delete(m.state.Asked, at, at+1)
-	if age := cause.Logged.Sub(request.Logged); age > requestHolds {
+	if age := m.cause.Logged.Sub(request.Logged); age > requestHolds {
 		tooOld = fmt.Sprintf("it was asked %.0f s before a negotiator heard it, and counts for %.0f s: if it is still wanted, ask again",
 			age.Seconds(), requestHolds.Seconds())
 	}
-	request.Logged, request.Sequence = cause.Logged, cause.Sequence
-	return m.decide(request, tooOld)
+	request.Logged, request.Sequence = m.cause.Logged, m.cause.Sequence
+	m.cause = request
+	m.grant(tooOld)
 }
 
-// decide does what a user asks for, or refuses it for a reason.
-func (m *Machine) decide(cause events.Event, reason string) []events.Event {
-	payload, err := cause.Read()
+// grant does what a user asks for, or refuses it for a reason.
+func (m *Machine) grant(reason string) {
+	payload, err := m.cause.Read()
 	if err != nil {
-		return nil // it was read when it was heard
+		return // it was read when it was heard
 	}
 	switch request := payload.(type) {
 	case *events.StopRequest:
 		if reason == "" {
-			return m.stopRequested(cause, *request)
+			m.stopRequested(*request)
+			return
 		}
-		return []events.Event{m.speaker.Say(cause, events.StopRefused, m.settings.Cluster, &events.StopRefusal{Reason: reason})}
+		m.say(events.StopRefused, m.settings.Cluster, &events.StopRefusal{Reason: reason})
 	case *events.ResetRequest:
 		if reason == "" {
-			return m.resetRequested(cause, *request)
+			m.resetRequested(*request)
+			return
 		}
-		return []events.Event{m.refuseReset(cause, reason)}
+		m.refuseReset(reason)
 	case *events.ReleaseRequest:
 		if reason == "" {
-			return m.releaseRequested(cause, *request)
+			m.releaseRequested(*request)
+			return
 		}
-		return []events.Event{m.refuseRelease(cause, *request, reason)}
+		m.refuseRelease(*request, reason)
 	}
-	return nil
 }

@@ -22,8 +22,8 @@ const restorer = "/restorer"
 // could not verify what it was given stands against its givers': one of them may be wrong as well. A node that is wrong is at odds with
 // many. A giver is to blame if more receivers could not verify it than any other giver of this receiver, and more than the givers that this
 // receiver is at odds with. A node that blames the hub gives nothing to the next plan that others can give.
-func (m *Machine) toBlame(cause events.Event, failure events.Failure) string {
-	node, isNode := strings.CutPrefix(cause.Source, events.NodeSource(""))
+func (m *Machine) toBlame(failure events.Failure) string {
+	node, isNode := strings.CutPrefix(m.cause.Source, events.NodeSource(""))
 	ways := m.doubted(failure, isNode)
 	if isNode && failure.Node == "" {
 		ways = []events.Doubt{{From: node, Times: 1}}

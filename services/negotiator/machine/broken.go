@@ -41,26 +41,25 @@ type breaks struct {
 
 // stepBroken has all give up the step that one node cannot end, and go on with the same nodes. The report of any other
 // node comes too late, because the step is given up already: it only matters who tells.
-func (m *Machine) stepBroken(cause events.Event, broken events.BrokenStep) []events.Event {
+func (m *Machine) stepBroken(broken events.BrokenStep) {
 	known := &m.state.Breaks
 	if !m.inStep(broken) {
-		return nil
+		return
 	}
 	first := !m.state.Paused
 	if first {
 		m.state.Paused, known.Reason, known.Tellers = true, broken.Reason, nil
-		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeBroken, Node: broken.Node, Cause: cause.ID})
+		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeBroken, Node: broken.Node, Cause: m.cause.ID})
 		m.state.Hold.InARow = 0
 	}
 	known.alsoTold(broken.Node)
 	outvoted := m.dispute(broken)
 	switch {
 	case len(outvoted) > 0:
-		return m.giveUp(cause, outvoted, "outvoted: "+broken.Reason, false)
+		m.giveUp(outvoted, "outvoted: "+broken.Reason, false)
 	case first:
-		return m.negotiate(cause, protocol.Urgent)
+		m.negotiate(protocol.Urgent)
 	}
-	return nil
 }
 
 // inStep reports whether a node is in the step that it says broke. Since the plan for which all last gave up their
@@ -85,16 +84,17 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 // rest ends the negotiation of a step that broke where steps break again and again and training does not get on. The others go on without
 // the node that seems to be at fault, if they can do without what it holds. Each of these steps counts as a failure of that node, so that
 // it is not back at once. Otherwise the cluster holds, each time for longer, but for no longer than that went on: a change has it tried
-// again sooner. It returns nil where the negotiation may go on to the step to resume at.
-func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
+// again sooner. It reports whether it ended.
+func (m *Machine) rest(resume uint64) bool {
 	node, counts := m.countBreak(resume)
 	if !counts {
-		return nil
+		return false
 	}
 	known := &m.state.Breaks
-	least, stuck := m.settings.HoldTime.Seconds(), cause.Logged.Sub(known.Since).Seconds()
+	least, stuck := m.settings.HoldTime.Seconds(), m.cause.Logged.Sub(known.Since).Seconds()
 	if tie := m.tie(); tie != "" {
-		return m.abort(cause, tie, m.holdFor(protocol.Grown(least, known.InARow-1), tie))
+		m.abort(tie, m.holdFor(protocol.Grown(least, known.InARow-1), tie))
+		return true
 	}
 	for _, tired := range known.suspects(node) {
 		spare, _ := protocol.Spare(m.state.placed(), []string{tired})
@@ -105,16 +105,18 @@ func (m *Machine) rest(cause events.Event, resume uint64) []events.Event {
 		delete(known.By, tired)
 		clear(known.Told)
 		clear(known.After)
-		m.noteFailure(tired, cause.Logged, 0, mostBreaks)
-		return m.giveUp(cause, spare, reason, false)
+		m.noteFailure(tired, m.cause.Logged, 0, mostBreaks)
+		m.giveUp(spare, reason, false)
+		return true
 	}
 	if known.InARow < mostRetries {
-		return nil
+		return false
 	}
 	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %s",
 		known.InARow, known.Step, known.Reason)
 	seconds := min(max(least, stuck), protocol.Grown(least, known.InARow-mostRetries))
-	return m.abort(cause, reason, m.holdFor(seconds, reason))
+	m.abort(reason, m.holdFor(seconds, reason))
+	return true
 }
 
 // countBreak counts the broken step that the negotiation under way is about, once, and returns who told it. A loss in

@@ -15,7 +15,7 @@ import (
 const rememberedLeavers = 4
 
 // commit writes the plan of the negotiation under way and makes it the plan in force.
-func (m *Machine) commit(cause events.Event) []events.Event {
+func (m *Machine) commit() {
 	under := m.state.Negotiation
 	if m.state.Unbegun = under.StopStep == 0 && (m.isFirst() || m.state.Unbegun); under.Opening.Begins {
 		m.state.Data, m.state.Reset = protocol.Data{}, nil
@@ -23,19 +23,20 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 		m.state.Poison = poison{Holds: m.state.Poison.Holds, Skipped: m.state.Poison.Skipped}
 	}
 	plan := m.finalPlan()
-	committed := m.speaker.Say(cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
+	committed := m.speaker.Say(m.cause, events.PlanCommitted, strconv.FormatUint(plan.Generation, 10), plan)
 	digest := events.Digest(committed.Data)
 	lost, atMost := under.lostSteps()
 	// The fenced fact goes first: an instance that lost its lease is refused there and never reaches the plan.
-	said := []events.Event{m.say(cause, events.Committed, &events.Commitment{
+	m.say(events.Committed, under.ID, &events.Commitment{
 		Negotiation: under.ID, Generation: plan.Generation, PlanDigest: digest, LostSteps: lost, AtMost: atMost,
-	}), committed}
+	})
+	m.said = append(m.said, committed)
 	maps.DeleteFunc(m.state.Leavers,
 		func(_ string, left leaver) bool { return left.Generation+rememberedLeavers < plan.Generation })
 	for _, member := range under.Opening.Members {
 		if joiner := m.state.Joiners[member.Node]; joiner != nil {
 			delete(m.state.Joiners, member.Node)
-			m.state.Members[member.Node], joiner.Since, joiner.Lifted, joiner.Trained, joiner.Bid = joiner, cause.Logged, nil, nil, ""
+			m.state.Members[member.Node], joiner.Since, joiner.Lifted, joiner.Trained, joiner.Bid = joiner, m.cause.Logged, nil, nil, ""
 		}
 		if leaves(under.Opening.Changes, member.Node) {
 			m.state.Leavers[member.Node] = leaver{member.Incarnation, plan.Generation}
@@ -62,7 +63,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	m.state.Paused, m.state.Ask, m.state.Deferred, m.state.Together, m.state.Tellers = false, false, false, 0, nil
 	m.state.Hold.InARow, m.state.Unanswered, m.state.Renewals, m.state.Reasked = 0, 0, 0, 0
 	m.state.WentBack = under.Back != nil || under.Opening.Begins
-	m.state.Committed, m.state.Stopped, m.state.Lacking = cause.Logged, time.Time{}, time.Time{}
+	m.state.Committed, m.state.Stopped, m.state.Lacking = m.cause.Logged, time.Time{}, time.Time{}
 	m.state.Breaks.Dispute, m.state.Recall = dispute{}, recall{}
 	m.state.Prices.committed()
 	clear(m.state.Blamed)
@@ -75,7 +76,7 @@ func (m *Machine) commit(cause events.Event) []events.Event {
 	clear(m.state.Fallen)
 	clear(m.state.Misread)
 	m.state.Bids = nil
-	return append(said, m.openNext(cause)...)
+	m.openNext()
 }
 
 // finalPlan fills in what only the negotiator knows.
@@ -125,25 +126,28 @@ func (m *Machine) nodesOf(under *negotiation) []events.Member {
 
 // abort ends the negotiation under way without a plan, and goes on with what comes after; its changes stay pending.
 // Trainers that promised to stop are free again, unless another negotiation follows at once.
-func (m *Machine) abort(cause events.Event, reason string, after func(events.Event) []events.Event) []events.Event {
+func (m *Machine) abort(reason string, after func()) {
 	under := m.state.Negotiation
-	news := under.Opening.Abandon && m.mayMend(under, cause.Logged)
+	news := under.Opening.Abandon && m.mayMend(under, m.cause.Logged)
 	m.state.Negotiation = nil
-	followed := after(cause)
+	at := len(m.said)
+	after()
 	if news && m.state.Hold.Active { // who came may have what is missing
-		again := m.openNext(cause)
-		if len(again) > 0 { // then the hold is over, or is told anew; what else was said stays said
+		again := len(m.said)
+		m.openNext()
+		if len(m.said) > again { // then the hold is over, or is told anew; what else was said stays said
+			followed := slices.Clone(m.said[at:again])
 			followed = slices.DeleteFunc(followed, func(said events.Event) bool { return said.Kind == events.ClusterHeld })
+			m.said = slices.Replace(m.said, at, again, followed...)
 		}
-		followed = append(followed, again...)
 	}
 	if m.state.Negotiation == nil && !m.state.Hold.Active {
 		clear(m.state.Busy) // the next negotiation is about something else
 	}
-	aborted := m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{
+	aborted := m.speaker.Say(m.cause, events.Aborted, under.ID, &events.Abort{
 		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
 	})
-	return append([]events.Event{aborted}, followed...)
+	m.said = slices.Insert(m.said, at, aborted)
 }
 
 // mayMend reports whether a change that is due came during a negotiation and may bring what that lacked. A leave brings nothing: one of the
@@ -156,25 +160,25 @@ func (m *Machine) mayMend(under *negotiation, now time.Time) bool {
 
 // hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from
 // time to time, with all that is asked for: who joins may bring what is missing.
-func (m *Machine) hold(reason string, awaits ...string) func(events.Event) []events.Event {
-	return func(cause events.Event) []events.Event {
+func (m *Machine) hold(reason string, awaits ...string) func() {
+	return func() {
 		clear(m.state.Misread)
 		m.state.Together = 0
 		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
-		return append([]events.Event{m.sayHeld(cause, reason, awaits)}, m.heldInstead(cause, reason)...)
+		m.sayHeld(reason, awaits)
+		m.heldInstead(reason)
 	}
 }
 
 // holdFor holds until something changes, and for so many seconds at most; zero: until the next retry.
-func (m *Machine) holdFor(seconds float64, reason string, awaits ...string) func(events.Event) []events.Event {
-	return func(cause events.Event) []events.Event {
-		said := m.hold(reason, awaits...)(cause)
+func (m *Machine) holdFor(seconds float64, reason string, awaits ...string) func() {
+	return func() {
+		m.hold(reason, awaits...)()
 		m.state.Hold.Seconds = seconds
-		return said
 	}
 }
 
-func (m *Machine) sayHeld(cause events.Event, reason string, awaits []string) events.Event {
+func (m *Machine) sayHeld(reason string, awaits []string) {
 	held := &events.Hold{Reason: reason, Awaits: awaits, Step: m.state.Poison.Held}
-	return m.speaker.Say(cause, events.ClusterHeld, m.settings.Cluster, held)
+	m.say(events.ClusterHeld, m.settings.Cluster, held)
 }

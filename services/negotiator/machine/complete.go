@@ -67,46 +67,45 @@ func (f *finals) differ() []events.Range {
 
 // digested hears that training is complete for a node. Digests that were told under an older plan have no effect: the newer plan may have
 // gone back. Nor have digests of another step than the job's last, if that is known.
-func (m *Machine) digested(cause events.Event, digests events.Digests) []events.Event {
+func (m *Machine) digested(digests events.Digests) {
 	if !digests.Final {
-		return m.madeLast(cause, digests.Node, digests.Generation, digests.Step)
+		m.madeLast(digests.Node, digests.Generation, digests.Step)
+		return
 	}
 	if m.state.Plan == nil || digests.Generation != m.state.generation() {
-		return nil
+		return
 	}
 	if last := m.state.Job.Steps; last > 0 && digests.Step != last {
-		return nil
+		return
 	}
 	member, isIn := m.state.Plan.Member(digests.Node)
 	if !isIn || !m.isStill(member) || digests.Incarnation != "" && digests.Incarnation != member.Incarnation {
-		return nil
+		return
 	}
 	if m.state.Finals == nil {
 		m.state.Finals = &finals{Nodes: map[string]bool{}, Units: map[int]string{}}
 	}
 	m.state.Finals.take(digests, m.state.Plan.UnitsOf(digests.Node))
-	return m.complete(cause)
+	m.complete()
 }
 
-// complete says that the job is done, once it is, and ends all that is asked for or under way.
-func (m *Machine) complete(cause events.Event) []events.Event {
+// complete says that the job is done, once it is, and ends all that is asked for or under way. It reports whether the job is done.
+func (m *Machine) complete() bool {
 	nodes := m.made()
 	if len(nodes) == 0 {
-		return nil
+		return false
 	}
 	m.state.Complete = &events.JobEnd{
 		Generation: m.state.generation(), Step: m.state.Finals.Step, Nodes: nodes,
 		Digest: m.state.Finals.digest(m.state.Job.Units()), Differ: m.state.Finals.differ(),
 	}
-	var said []events.Event
-	refused := m.refuseAll(cause)
-	m.state.Pending = nil
 	if m.state.Negotiation != nil {
-		said = m.abort(cause, "the job is complete", func(events.Event) []events.Event { return nil })
+		m.abort("the job is complete", func() {})
 	}
-	m.conclude(cause.Logged, cause.Logged)
-	end := m.speaker.Say(cause, events.TrainingCompleted, m.settings.Cluster, m.state.Complete)
-	return append(append(said, end), refused...)
+	m.say(events.TrainingCompleted, m.settings.Cluster, m.state.Complete)
+	m.refuseAll()
+	m.conclude(m.cause.Logged, m.cause.Logged)
+	return true
 }
 
 // conclude drops all that somebody waits for: the job has ended, which was logged last at a time.
@@ -120,13 +119,12 @@ func (m *Machine) conclude(ended, told time.Time) {
 }
 
 // completed hears its own word that the job is done. One that has lost its memory learns so.
-func (m *Machine) completed(cause events.Event, end events.JobEnd) []events.Event {
+func (m *Machine) completed(end events.JobEnd) {
 	if m.state.Reset != nil || end.Generation < m.state.generation() {
-		return nil // of training that was given up since
+		return // of training that was given up since
 	}
 	m.state.Complete = &end
-	m.conclude(cause.Time, cause.Logged)
-	return nil
+	m.conclude(m.cause.Time, m.cause.Logged)
 }
 
 // retellAfter is after how long the end is told again. The log forgets what is older than three days, and the end is to be known
@@ -158,8 +156,7 @@ func (m *Machine) retell(now time.Time) []events.Event {
 }
 
 // refuseAll tells each node whose request waits that nothing comes of it any more.
-func (m *Machine) refuseAll(cause events.Event) []events.Event {
-	var said []events.Event
+func (m *Machine) refuseAll() {
 	told := map[string]bool{} // one cause says one refusal to a node
 	for _, change := range m.state.Pending {
 		if urgent(change) || told[change.Node] {
@@ -171,9 +168,8 @@ func (m *Machine) refuseAll(cause events.Event) []events.Event {
 			refusal.Incarnation = joiner.Incarnation
 		}
 		refusal.Complete = true
-		said = append(said, m.refuse(cause, refusal)...)
+		m.refuse(refusal)
 	}
-	return said
 }
 
 // isComplete says why a cluster whose job is done grants nothing.
@@ -185,32 +181,32 @@ func (m *Machine) isComplete() string {
 // afterwards says what the machine does about each kind of event once the job is done: it refuses what is asked for. All
 // else, such as the end of nodes, has no effect.
 var afterwards = events.Handlers[*Machine]{
-	events.JoinRequested: events.Handling(func(m *Machine, cause events.Event, join events.Join) []events.Event {
-		return m.refuseAfterwards(cause, events.Refusal{
+	events.JoinRequested: handling(func(m *Machine, join events.Join) {
+		m.refuseAfterwards(events.Refusal{
 			Node: join.Node, Refused: events.ChangeJoin, Incarnation: join.Incarnation,
 			OtherJob: m.saysOther(join.Job) != "", // else what it came to train is trained
 		})
 	}),
-	events.TrainingCompleted:  events.Handling((*Machine).completed),
-	events.TrainingReset:      events.Handling((*Machine).begunAnew),
+	events.TrainingCompleted:  handling((*Machine).completed),
+	events.TrainingReset:      handling((*Machine).begunAnew),
 	events.ResetRequested:     (*Machine).asked,
 	events.StopRequested:      (*Machine).asked,
 	events.ReleaseRequested:   (*Machine).asked,
-	events.NegotiationOverdue: events.Handling((*Machine).answer),
-	events.LeaveRequested: events.Handling(func(m *Machine, cause events.Event, leave events.Leave) []events.Event {
-		return m.refuseAfterwards(cause, events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})
+	events.NegotiationOverdue: handling((*Machine).answer),
+	events.LeaveRequested: handling(func(m *Machine, leave events.Leave) {
+		m.refuseAfterwards(events.Refusal{Node: leave.Node, Refused: events.ChangeLeave})
 	}),
-	events.ConnectRequested: events.Handling(func(m *Machine, cause events.Event, request events.LinkRequest) []events.Event {
-		return m.refuseAfterwards(cause, events.Refusal{Node: request.From, Refused: events.ChangeConnect})
+	events.ConnectRequested: handling(func(m *Machine, request events.LinkRequest) {
+		m.refuseAfterwards(events.Refusal{Node: request.From, Refused: events.ChangeConnect})
 	}),
-	events.DisconnectRequested: events.Handling(func(m *Machine, cause events.Event, request events.LinkRequest) []events.Event {
-		return m.refuseAfterwards(cause, events.Refusal{Node: request.From, Refused: events.ChangeDisconnect})
+	events.DisconnectRequested: handling(func(m *Machine, request events.LinkRequest) {
+		m.refuseAfterwards(events.Refusal{Node: request.From, Refused: events.ChangeDisconnect})
 	}),
 }
 
-func (m *Machine) refuseAfterwards(cause events.Event, refusal events.Refusal) []events.Event {
+func (m *Machine) refuseAfterwards(refusal events.Refusal) {
 	refusal.Reason, refusal.Complete = m.isComplete(), true
-	return m.refuse(cause, refusal)
+	m.refuse(refusal)
 }
 
 // isStill reports whether a node that the plan in force names is still the one that it names, and has a place.

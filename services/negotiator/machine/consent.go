@@ -11,47 +11,54 @@ import (
 )
 
 // openNext opens a negotiation of the changes that are due, if there are any and enough nodes that train one job.
-func (m *Machine) openNext(cause events.Event) []events.Event {
-	return slices.Concat(m.elect(cause), m.extend(cause), m.openDue(cause))
+func (m *Machine) openNext() {
+	m.elect()
+	m.extend()
+	m.openDue()
 }
 
-func (m *Machine) openDue(cause events.Event) []events.Event {
-	changes := m.due(cause.Logged)
+func (m *Machine) openDue() {
+	changes := m.due(m.cause.Logged)
 	switch {
 	case len(changes) == 0:
-		return m.heed(cause)
-	case m.regroups(cause):
-		return nil
-	case m.awaitsTold(cause.Logged):
-		return m.holdTold(cause)
+		m.heed()
+		return
+	case m.regroups():
+		return
+	case m.awaitsTold(m.cause.Logged):
+		m.holdTold()
+		return
 	case m.state.Poison.Held != nil && !m.mayBegin(): // else nobody has a state that it could cost
-		return m.holdStep(cause)
+		m.holdStep()
+		return
 	case m.isOutdone():
-		return m.holdOlder(cause)
+		m.holdOlder()
+		return
 	case m.lacks() > 0:
 		if m.state.Hold.Seconds > gatherSeconds {
 			m.state.Hold.Seconds = 0 // whoever came since says what the others wait for
 		}
 		m.gather(gatherSeconds)
-		return nil
+		return
 	case len(m.state.after(changes)) == 0:
-		return m.lastOnes(cause, changes)
+		m.lastOnes(changes)
+		return
 	}
-	return m.open(cause, changes, false)
+	m.open(changes, false)
 }
 
 // open opens a negotiation of changes. After one that stops training no plan follows.
-func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) []events.Event {
+func (m *Machine) open(changes []events.Change, stop bool) {
 	m.state.Hold.Active, m.state.Hold.Older, m.state.Hold.Seconds, m.state.Hold.Awaits = false, false, 0, nil
 	m.state.Paused = m.mustPause(changes)
 	if m.state.Paused && m.state.Stopped.IsZero() {
-		m.state.Stopped = cause.Logged
+		m.state.Stopped = m.cause.Logged
 	}
 	m.raiseFloor()
 	generation := m.known() + 1
 	under := &negotiation{
-		ID:    nameOf(generation, cause),
-		Phase: protocol.Consenting, Trace: cause.Traceparent,
+		ID:    nameOf(generation, m.cause),
+		Phase: protocol.Consenting, Trace: m.cause.Traceparent,
 		Consents: map[string]events.Consent{}, Claims: claims{}, Promises: map[string]uint64{},
 	}
 	under.Opening = events.Opening{
@@ -63,11 +70,11 @@ func (m *Machine) open(cause events.Event, changes []events.Change, stop bool) [
 	asks := m.heedsSnapshots() && (m.isFirst() || m.state.Ask)
 	under.Opening.Snapshots = asks && len(under.Opening.Recalls) == 0 && m.readers(changes)
 	m.state.Negotiation = under
-	said := []events.Event{m.say(cause, events.NegotiationOpened, &under.Opening)}
+	m.say(events.NegotiationOpened, under.ID, &under.Opening)
 	if len(under.Opening.Recalls) > 0 {
-		return said
+		return
 	}
-	return append(said, m.askEarly(cause)...)
+	m.askEarly()
 }
 
 // nameOf names a negotiation by what brought it about and when that was stored. A request that is said again after half an hour has its old
@@ -79,17 +86,17 @@ func nameOf(generation uint64, cause events.Event) string {
 
 // askEarly asks the planner while the members still consent: at once where all stand still, and where no link is measured
 // that the plan might hang on; else once those have consented who measure.
-func (m *Machine) askEarly(cause events.Event) []events.Event {
+func (m *Machine) askEarly() {
 	under := m.state.Negotiation
 	if under.Asked || under.Outdated || under.Opening.Stop || under.measures() && !under.Opening.Abandon {
-		return nil
+		return
 	}
-	return m.askPlanner(cause)
+	m.askPlanner()
 }
 
-func (m *Machine) askPlanner(cause events.Event) []events.Event {
+func (m *Machine) askPlanner() {
 	m.state.Negotiation.Asked = true
-	return []events.Event{m.say(cause, events.PlanRequested, m.planRequest())}
+	m.say(events.PlanRequested, m.state.Negotiation.ID, m.planRequest())
 }
 
 // measures reports whether an end of a link that is to be measured has not consented yet.
@@ -108,12 +115,15 @@ func (n *negotiation) measures() bool {
 // lastOnes answers when nobody would be left. A node that waits for its turn to join has it now, because there is nobody whom it could
 // stop. A step that broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the state
 // would be lost.
-func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events.Event {
+func (m *Machine) lastOnes(changes []events.Change) {
 	if m.allTurns() {
-		return m.openNext(cause)
+		m.openNext()
+		return
 	}
 	if len(m.state.Members) == 0 {
-		return append(m.callBack(cause), m.hold(m.nobodyLeft(), m.livingOf(nil)...)(cause)...)
+		m.callBack()
+		m.hold(m.nobodyLeft(), m.livingOf(nil)...)()
+		return
 	}
 	pressing := slices.DeleteFunc(slices.Clone(changes), func(change events.Change) bool { return !urgent(change) })
 	reason := m.cannotStop()
@@ -122,26 +132,27 @@ func (m *Machine) lastOnes(cause events.Event, changes []events.Change) []events
 	}
 	switch {
 	case len(pressing) > 0:
-		return m.open(cause, pressing, false)
+		m.open(pressing, false)
+		return
 	case reason == "":
-		return m.open(cause, changes, true)
+		m.open(changes, true)
+		return
 	case m.state.Stopping != "":
-		return m.callOff(cause, reason)
+		m.callOff(reason)
+		return
 	}
-	return m.callOff(cause, "no node would be left to hold the layers, and training cannot stop with a snapshot: "+reason)
+	m.callOff("no node would be left to hold the layers, and training cannot stop with a snapshot: " + reason)
 }
 
 // callBack has those who are on their way out ask for a place again, and claim what they hold: nobody is left to go on
 // without them. Those who have left do not hear it.
-func (m *Machine) callBack(cause events.Event) []events.Event {
-	var said []events.Event
+func (m *Machine) callBack() {
 	for _, node := range slices.Sorted(maps.Keys(m.state.Leavers)) {
 		refusal := refusalOf(events.RefusedMembership, node, "no node is left that goes on without it")
 		refusal.Incarnation = m.state.Leavers[node].Incarnation
-		said = append(said, m.refuse(cause, refusal)...)
+		m.refuse(refusal)
 	}
 	clear(m.state.Leavers)
-	return said
 }
 
 // mustPause reports whether the step under way cannot end: a node with a place is gone, a link in use broke, or a step
@@ -186,16 +197,18 @@ func (m *Machine) linksToOpen(changes []events.Change) []events.Pair {
 
 func peerOf(member *member) protocol.Peer { return protocol.Peer{Node: member.Node, Site: member.Site} }
 
-func (m *Machine) consented(cause events.Event, consent events.Consent) []events.Event {
+func (m *Machine) consented(consent events.Consent) {
 	under := m.under(consent.Negotiation, protocol.Consenting)
 	if under == nil || !under.takesPart(consent.Node, consent.Incarnation) {
-		return nil
+		return
 	}
 	if len(under.Opening.Recalls) > 0 {
-		return m.recalled(cause, consent)
+		m.recalled(consent)
+		return
 	}
 	if !consent.Accepted {
-		return m.objected(cause, consent)
+		m.objected(consent)
+		return
 	}
 	for _, measured := range consent.Measurements {
 		m.noteLink(measured)
@@ -212,22 +225,24 @@ func (m *Machine) consented(cause events.Event, consent events.Consent) []events
 	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))
 	m.answered(consent.Node)
 	if m.awaitsAnswers() {
-		return m.askEarly(cause)
+		m.askEarly()
+		return
 	}
-	return m.allConsented(cause)
+	m.allConsented()
 }
 
 // allConsented goes on once nobody has to consent any more.
-func (m *Machine) allConsented(cause events.Event) []events.Event {
+func (m *Machine) allConsented() {
 	if m.awaitsAnswers() {
-		return nil
+		return
 	}
-	return append(m.tellMeasured(cause), m.goOn(cause)...)
+	m.tellMeasured()
+	m.goOn()
 }
 
 // tellMeasured tells the monitor what members measured, once. It need not hear each consent for that, of which there are
 // 1,000 to a change of 1,000 nodes, and nearly all tell of no link.
-func (m *Machine) tellMeasured(cause events.Event) []events.Event {
+func (m *Machine) tellMeasured() {
 	told := &events.Measured{Negotiation: m.state.Negotiation.ID}
 	for _, key := range slices.Sorted(maps.Keys(m.state.Untold)) {
 		if link, known := m.state.Links[key]; known {
@@ -236,36 +251,40 @@ func (m *Machine) tellMeasured(cause events.Event) []events.Event {
 	}
 	clear(m.state.Untold)
 	if len(told.Measurements) == 0 {
-		return nil
+		return
 	}
-	return []events.Event{m.say(cause, events.LinksMeasured, told)}
+	m.say(events.LinksMeasured, m.state.Negotiation.ID, told)
 }
 
 // goOn does what follows the last consent.
-func (m *Machine) goOn(cause events.Event) []events.Event {
+func (m *Machine) goOn() {
 	under := m.state.Negotiation
 	if under.Outdated || under.Opening.Begins != m.mayBegin() {
-		return m.renew(cause)
+		m.renew()
+		return
 	}
-	if said := m.unapproved(cause); said != nil {
-		return said
+	if m.unapproved() {
+		return
 	}
 	if under.Opening.Stop {
-		return m.prepare(cause)
+		m.prepare()
+		return
 	}
 	under.enter(protocol.Planning)
 	if under.Asked {
-		return m.restore(cause)
+		m.restore()
+		return
 	}
-	return m.askPlanner(cause)
+	m.askPlanner()
 }
 
 // objected ends a negotiation that a member does not accept. The changes that it objects to are refused, or else all
 // that can be. A member that objects to what nobody can refuse is given up: others must not wait for it.
-func (m *Machine) objected(cause events.Event, consent events.Consent) []events.Event {
+func (m *Machine) objected(consent events.Consent) {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
 	if under.Opening.Stop {
-		return m.abort(cause, reason, func(cause events.Event) []events.Event { return m.callOff(cause, reason) })
+		m.abort(reason, func() { m.callOff(reason) })
+		return
 	}
 	meant := objectedBy(consent, under.Opening.Changes)
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes),
@@ -276,11 +295,13 @@ func (m *Machine) objected(cause events.Event, consent events.Consent) []events.
 	if len(asked) == 0 {
 		spare, last := protocol.Spare(m.state.placed(), []string{consent.Node})
 		if len(last) > 0 {
-			return m.abort(cause, reason, m.hold(reason, last...))
+			m.abort(reason, m.hold(reason, last...))
+			return
 		}
-		return m.giveUp(cause, spare, "does not consent to what cannot be refused: "+consent.Reason, false)
+		m.giveUp(spare, "does not consent to what cannot be refused: "+consent.Reason, false)
+		return
 	}
-	return m.abort(cause, reason, m.refuseChanges("not accepted: "+reason, func(change events.Change) bool {
+	m.abort(reason, m.refuseChanges("not accepted: "+reason, func(change events.Change) bool {
 		return slices.Contains(asked, change)
 	}))
 }

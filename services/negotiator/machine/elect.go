@@ -119,45 +119,44 @@ func (m *Machine) bidders() map[string][]string {
 
 // elect makes the job of most who wait the cluster's, once as many wait as the first plan is to have, and refuses the others. The job of
 // those who say that they trained before refuses nobody until they have told their plan: see recalled.
-func (m *Machine) elect(cause events.Event) []events.Event {
+func (m *Machine) elect() {
 	if !m.elects() {
-		return nil
+		return
 	}
 	key, nodes := m.leading()
 	job, known := m.state.Bids[key]
 	if !known {
-		return nil // nobody waits
+		return // nobody waits
 	}
 	m.state.Job = job
 	m.forgetCosts()
 	all := len(m.state.Joiners)
 	if len(m.state.Bids) == 1 || 2*nodes <= all || all < m.settings.StartNodes || m.isForgotten() {
-		return nil
+		return
 	}
-	return m.refuseOthers(cause, fmt.Sprintf("it is the job of %s, %d of the %d nodes that wait for the first plan",
+	m.refuseOthers(fmt.Sprintf("it is the job of %s, %d of the %d nodes that wait for the first plan",
 		named(m.bidders()[key], itself), nodes, all))
 }
 
 // refuseOthers refuses those who wait with another job than the cluster's, and says whose that is.
-func (m *Machine) refuseOthers(cause events.Event, whose string) (said []events.Event) {
+func (m *Machine) refuseOthers(whose string) {
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
 		joiner := m.state.Joiners[node]
 		job, known := m.state.Bids[joiner.Bid]
 		if !known || m.differ(*m.state.Job, *job) == nil {
 			continue
 		}
-		said = append(said, m.turnOut(cause, node, m.saysOther(*job)+"; "+whose)...)
+		m.turnOut(node, m.saysOther(*job)+"; "+whose)
 	}
-	return said
 }
 
 // turnOut refuses a node that waits, for its job is not the cluster's.
-func (m *Machine) turnOut(cause events.Event, node, reason string) []events.Event {
+func (m *Machine) turnOut(node, reason string) {
 	refusal := refusalOf(events.ChangeJoin, node, reason)
 	refusal.Incarnation, refusal.OtherJob = m.state.Joiners[node].Incarnation, true
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool { return change.Node == node })
 	m.dropJoiner(node)
-	return m.refuse(cause, refusal)
+	m.refuse(refusal)
 }
 
 // agreeing returns how many of those who wait train the cluster's job, and how many at least must come before it is decided which that is.

@@ -21,16 +21,15 @@ func busyKey(phase protocol.Phase, node string) string { return string(phase) + 
 
 // delayed hears that a member will answer later: its trainer is busy, which may take minutes. It is not silent. Its time
 // goes on through negotiations that follow one another: it would have all of it in each.
-func (m *Machine) delayed(cause events.Event, delay events.Delay) []events.Event {
+func (m *Machine) delayed(delay events.Delay) {
 	under := m.under(delay.Negotiation, protocol.Consenting, protocol.Promising)
 	if under != nil && under.takesPart(delay.Node, delay.Incarnation) && slices.Contains(m.silent(), delay.Node) {
 		asked := m.state.Busy[busyKey(under.Phase, delay.Node)]
 		if asked.Seconds = delay.Seconds; asked.Since.IsZero() {
-			asked.Since = cause.Logged
+			asked.Since = m.cause.Logged
 		}
 		m.state.Busy[busyKey(under.Phase, delay.Node)] = asked
 	}
-	return nil
 }
 
 // excuses returns a function that tells for how many seconds a busy member is waited for since it first asked for time.

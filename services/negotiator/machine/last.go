@@ -20,16 +20,16 @@ func (m *Machine) isLast(node string, step uint64, plan string) bool {
 }
 
 // madeLast notes that a node has made the step at which all stop.
-func (m *Machine) madeLast(cause events.Event, node string, generation, step uint64) []events.Event {
+func (m *Machine) madeLast(node string, generation, step uint64) {
 	if generation != m.state.generation() || !m.isLast(node, step, m.state.PlanDigest) {
-		return nil
+		return
 	}
 	under := m.state.Negotiation
 	if under.Made == nil {
 		under.Made = map[string]bool{}
 	}
 	under.Made[node] = true
-	return m.stopOnceStored(cause)
+	m.stopOnceStored()
 }
 
 // madeBefore has all count as having made the last step whose units are all written, where a build of before December 2026 remembers what
@@ -76,18 +76,19 @@ type unwritten struct {
 }
 
 // snapshotFailed calls the stop off once no tier can have the whole snapshot any more.
-func (m *Machine) snapshotFailed(cause events.Event, failure events.SnapshotFailure) []events.Event {
+func (m *Machine) snapshotFailed(failure events.SnapshotFailure) {
 	if !m.isLast(failure.Node, failure.Step, failure.Plan) {
-		return nil
+		return
 	}
 	under := m.state.Negotiation
 	under.Unwritten = append(slices.DeleteFunc(under.Unwritten, func(before unwritten) bool {
 		return before.Node == failure.Node && before.Tier == failure.Tier
 	}), unwritten{failure.Node, failure.Tier, failure.Finding, inShort(failure.Reason), failure.Tiers})
 	if !m.isStored() && !m.mayBeStored() {
-		return m.lateSnapshot(cause, cannotBeWritten)
+		m.lateSnapshot(cannotBeWritten)
+		return
 	}
-	return m.madeLast(cause, failure.Node, m.state.generation(), failure.Step)
+	m.madeLast(failure.Node, m.state.generation(), failure.Step)
 }
 
 // mayBeStored reports whether some tier may still have the whole last snapshot.
@@ -138,7 +139,7 @@ func (m *Machine) snapshotSeconds() float64 {
 }
 
 // lateSnapshot calls the stop off, and names who did not write, and why as far as they told.
-func (m *Machine) lateSnapshot(cause events.Event, how string) []events.Event {
+func (m *Machine) lateSnapshot(how string) {
 	under := m.state.Negotiation
 	var silent []string
 	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
@@ -154,7 +155,7 @@ func (m *Machine) lateSnapshot(cause events.Event, how string) []events.Event {
 			" had to write, whose agents' logs say why"
 	}
 	reason += "; training goes on: mend that and ask again, or two signals within 10 s to each agent end the job without a snapshot"
-	return m.abort(cause, reason, func(cause events.Event) []events.Event { return m.callOff(cause, reason) })
+	m.abort(reason, func() { m.callOff(reason) })
 }
 
 // cannotBeWritten is how a snapshot is for which nobody needs to wait.

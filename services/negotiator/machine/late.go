@@ -10,7 +10,7 @@ import (
 
 // late returns the leavers that the others cannot do without by their deadlines, as the moves are planned, and for how
 // long they are needed.
-func (m *Machine) late(cause events.Event) (nodes []string, needs float64) {
+func (m *Machine) late() (nodes []string, needs float64) {
 	under := m.state.Negotiation
 	needs = under.Plan.Predicted.TransitionSeconds
 	if !under.Opening.Abandon { // else all stand still already
@@ -18,7 +18,7 @@ func (m *Machine) late(cause events.Event) (nodes []string, needs float64) {
 	}
 	for _, change := range under.Opening.Changes {
 		deadline, has := m.state.Deadlines[change.Node]
-		if has && change.Kind == events.ChangeLeave && needs > deadline.Sub(cause.Logged).Seconds() {
+		if has && change.Kind == events.ChangeLeave && needs > deadline.Sub(m.cause.Logged).Seconds() {
 			nodes = append(nodes, change.Node)
 		}
 	}
@@ -38,10 +38,9 @@ func (n *negotiation) spareLate(late []string) bool {
 }
 
 // sayLate tells leavers, before any deadline has passed, that the others need longer.
-func (m *Machine) sayLate(cause events.Event, late []string, needs float64) []events.Event {
-	var said []events.Event
+func (m *Machine) sayLate(late []string, needs float64) {
 	for _, node := range late {
-		left := max(0, m.state.Deadlines[node].Sub(cause.Logged).Seconds())
+		left := max(0, m.state.Deadlines[node].Sub(m.cause.Logged).Seconds())
 		what := "the others have all that it holds, and it may go at its deadline"
 		alone := m.state.Negotiation.takenFrom(node)
 		if len(alone) > 0 {
@@ -52,14 +51,12 @@ func (m *Machine) sayLate(cause events.Event, late []string, needs float64) []ev
 			Node: node, Incarnation: m.state.Members[node].Incarnation, Seconds: needs, DeadlineSeconds: left, Alone: rangesOf(alone),
 			Reason: fmt.Sprintf("the others need %.0f s to do without it, and it has %.0f s: %s", needs, left, what),
 		}
-		said = append(said, m.speaker.Say(cause, events.LeaveDelayed, node, delay))
+		m.say(events.LeaveDelayed, node, delay)
 	}
-	return said
 }
 
 // delayLeaves tells leavers that nobody does without them while a step is held, and why.
-func (m *Machine) delayLeaves(cause events.Event, tells func(node string) bool) []events.Event {
-	var said []events.Event
+func (m *Machine) delayLeaves(tells func(node string) bool) {
 	units, holders := m.state.placed(), map[int]int{}
 	for _, held := range units {
 		for _, unit := range held {
@@ -74,13 +71,12 @@ func (m *Machine) delayLeaves(cause events.Event, tells func(node string) bool) 
 		alone := slices.DeleteFunc(units[change.Node], func(unit int) bool { return holders[unit] > 1 })
 		delay := &events.LeaveDelay{
 			Node: change.Node, Incarnation: leaver.Incarnation,
-			DeadlineSeconds: max(0, m.state.Deadlines[change.Node].Sub(cause.Logged).Seconds()),
+			DeadlineSeconds: max(0, m.state.Deadlines[change.Node].Sub(m.cause.Logged).Seconds()),
 			Alone:           rangesOf(alone),
 			Reason:          events.Brief("nobody can do without it before the step is released: " + m.state.Poison.Why),
 		}
-		said = append(said, m.speaker.Say(cause, events.LeaveDelayed, change.Node, delay))
+		m.say(events.LeaveDelayed, change.Node, delay)
 	}
-	return said
 }
 
 func rangesOf(units []int) (ranges []events.Range) {

@@ -11,20 +11,22 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-func (m *Machine) connect(cause events.Event, request events.LinkRequest) []events.Event {
+func (m *Machine) connect(request events.LinkRequest) {
 	if reason := m.cannot(request, false); reason != "" {
-		return m.refuse(cause, refusalOf(events.ChangeConnect, request.From, reason))
+		m.refuse(refusalOf(events.ChangeConnect, request.From, reason))
+		return
 	}
 	m.state.join(request.From, request.To)
-	return m.pend(cause, events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To}, protocol.Patient)
+	m.pend(events.Change{Kind: events.ChangeConnect, Node: request.From, Peer: request.To}, protocol.Patient)
 }
 
-func (m *Machine) disconnect(cause events.Event, request events.LinkRequest) []events.Event {
+func (m *Machine) disconnect(request events.LinkRequest) {
 	if reason := m.cannot(request, true); reason != "" {
-		return m.refuse(cause, refusalOf(events.ChangeDisconnect, request.From, reason))
+		m.refuse(refusalOf(events.ChangeDisconnect, request.From, reason))
+		return
 	}
 	m.state.Cut[pairKey(request.From, request.To)] = true
-	return m.pend(cause, events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To},
+	m.pend(events.Change{Kind: events.ChangeDisconnect, Node: request.From, Peer: request.To},
 		protocol.Patient)
 }
 
@@ -50,9 +52,9 @@ func (m *Machine) cannot(request events.LinkRequest, cut bool) string {
 }
 
 // linkMeasured keeps how good a link is, and heeds what that changes.
-func (m *Machine) linkMeasured(cause events.Event, measured events.Measurement) []events.Event {
+func (m *Machine) linkMeasured(measured events.Measurement) {
 	m.noteLink(measured)
-	return m.heed(cause)
+	m.heed()
 }
 
 // noteLink keeps how good a link is while both its ends are known.
@@ -68,21 +70,21 @@ func (m *Machine) noteLink(measured events.Measurement) {
 	}
 }
 
-func (m *Machine) linkLost(cause events.Event, lost events.LinkState) []events.Event {
+func (m *Machine) linkLost(lost events.LinkState) {
 	if m.state.Members[lost.From] == nil || m.state.Members[lost.To] == nil {
-		return nil
+		return
 	}
 	if !m.markLost(lost, true) {
-		return nil
+		return
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeLinkLost, Node: lost.From, Peer: lost.To}, protocol.Urgent)
+	m.pend(events.Change{Kind: events.ChangeLinkLost, Node: lost.From, Peer: lost.To}, protocol.Urgent)
 }
 
-func (m *Machine) linkRestored(cause events.Event, restored events.LinkState) []events.Event {
+func (m *Machine) linkRestored(restored events.LinkState) {
 	if m.state.Members[restored.From] == nil || m.state.Members[restored.To] == nil || !m.markLost(restored, false) {
-		return nil
+		return
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To},
+	m.pend(events.Change{Kind: events.ChangeRestored, Node: restored.From, Peer: restored.To},
 		protocol.Patient)
 }
 

@@ -71,7 +71,7 @@ func (m *Machine) lastStep() (steps uint64, undecided bool) {
 }
 
 // awaitOthers says for whom a job waits that some want to be trained longer.
-func (m *Machine) awaitOthers(cause events.Event) []events.Event {
+func (m *Machine) awaitOthers() {
 	told, placed := m.saidSteps()
 	says, wait := "", m.lackingFor(startSeconds)
 	for _, steps := range slices.Sorted(maps.Keys(told)) {
@@ -81,17 +81,17 @@ func (m *Machine) awaitOthers(cause events.Event) []events.Event {
 		"that had a place: start the others. In %.0f s it has %[1]d again. If so many do not come any more: reknit cluster reset "+
 		"--from-snapshot", m.state.Job.Steps, says[1:], placed, wait)
 	away := slices.DeleteFunc(placedBy(m.state.Plan), func(node string) bool { return m.state.Joiners[node] != nil })
-	return m.holdFor(wait, events.Brief(reason), away...)(cause)
+	m.holdFor(wait, events.Brief(reason), away...)()
 }
 
 // extend has a job that was stopped end as those say who wait, once that is decided, and refuses the others.
-func (m *Machine) extend(cause events.Event) (refused []events.Event) {
+func (m *Machine) extend() {
 	if m.state.Stop == nil || m.state.Negotiation != nil {
-		return nil
+		return
 	}
 	steps, undecided := m.lastStep()
 	if undecided || len(m.state.Joiners) == 0 {
-		return nil
+		return
 	}
 	if steps != m.state.Job.Steps {
 		longer := *m.state.Job
@@ -100,10 +100,9 @@ func (m *Machine) extend(cause events.Event) (refused []events.Event) {
 	}
 	for _, node := range slices.Sorted(maps.Keys(m.state.Joiners)) {
 		if told := m.state.Joiners[node].Steps; told != 0 && told != steps {
-			refused = append(refused, m.turnOut(cause, node, m.saysSteps(steps, told))...)
+			m.turnOut(node, m.saysSteps(steps, told))
 		}
 	}
-	return refused
 }
 
 // saysSteps says that a job has other steps than a node says, and what there is to do.

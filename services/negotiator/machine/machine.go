@@ -29,6 +29,9 @@ type Machine struct {
 	speaker  events.Speaker
 	state    state
 
+	cause events.Event   // that is handled: what is said is said because of it
+	said  []events.Event // because of it, in order
+
 	// The fields below are not remembered: a restarted negotiator gives everybody the full time again.
 	waits  waiting
 	ticked time.Time       // the last Tick
@@ -52,43 +55,54 @@ func New(settings Settings) *Machine {
 
 // handlers says what the machine does about each kind of event.
 var handlers = events.Handlers[*Machine]{
-	events.JoinRequested:       events.Handling((*Machine).join),
-	events.LeaveRequested:      events.Handling((*Machine).leave),
-	events.ConnectRequested:    events.Handling((*Machine).connect),
-	events.DisconnectRequested: events.Handling((*Machine).disconnect),
-	events.StepBroken:          events.Handling((*Machine).stepBroken),
-	events.NodeExited:          events.Handling((*Machine).exited),
-	events.NodeLost:            events.Handling((*Machine).nodeLost),
-	events.NodeProfiled:        events.Handling((*Machine).profiled),
-	events.LinkMeasured:        events.Handling((*Machine).linkMeasured),
-	events.LinkLost:            events.Handling((*Machine).linkLost),
-	events.LinkRestored:        events.Handling((*Machine).linkRestored),
-	events.Consented:           events.Handling((*Machine).consented),
-	events.PlanProposed:        events.Handling((*Machine).proposed),
-	events.PlanDeferred:        events.Handling((*Machine).deferred),
-	events.PlanRefused:         events.Handling((*Machine).impossible),
-	events.RestorationPlanned:  events.Handling((*Machine).restorationPlanned),
-	events.RestorationRefused:  events.Handling((*Machine).impossible),
-	events.PreCopyCaughtUp:     events.Handling((*Machine).caughtUp),
-	events.PlanActivated:       events.Handling((*Machine).activated),
-	events.PlanMeasured:        events.Handling((*Machine).paced),
-	events.ConsentDelayed:      events.Handling((*Machine).delayed),
-	events.Promised:            events.Handling((*Machine).promised),
-	events.RestorationDone:     events.Handling((*Machine).restored),
-	events.RestorationFailed:   events.Handling((*Machine).transferFailed),
-	events.ReplicaDiverged:     events.Handling((*Machine).diverged),
-	events.TrainingDigested:    events.Handling((*Machine).digested),
-	events.TrainingCompleted:   events.Handling((*Machine).completed),
+	events.JoinRequested:       handling((*Machine).join),
+	events.LeaveRequested:      handling((*Machine).leave),
+	events.ConnectRequested:    handling((*Machine).connect),
+	events.DisconnectRequested: handling((*Machine).disconnect),
+	events.StepBroken:          handling((*Machine).stepBroken),
+	events.NodeExited:          handling((*Machine).exited),
+	events.NodeLost:            handling((*Machine).nodeLost),
+	events.NodeProfiled:        handling((*Machine).profiled),
+	events.LinkMeasured:        handling((*Machine).linkMeasured),
+	events.LinkLost:            handling((*Machine).linkLost),
+	events.LinkRestored:        handling((*Machine).linkRestored),
+	events.Consented:           handling((*Machine).consented),
+	events.PlanProposed:        handling((*Machine).proposed),
+	events.PlanDeferred:        handling((*Machine).deferred),
+	events.PlanRefused:         handling((*Machine).impossible),
+	events.RestorationPlanned:  handling((*Machine).restorationPlanned),
+	events.RestorationRefused:  handling((*Machine).impossible),
+	events.PreCopyCaughtUp:     handling((*Machine).caughtUp),
+	events.PlanActivated:       handling((*Machine).activated),
+	events.PlanMeasured:        handling((*Machine).paced),
+	events.ConsentDelayed:      handling((*Machine).delayed),
+	events.Promised:            handling((*Machine).promised),
+	events.RestorationDone:     handling((*Machine).restored),
+	events.RestorationFailed:   handling((*Machine).transferFailed),
+	events.ReplicaDiverged:     handling((*Machine).diverged),
+	events.TrainingDigested:    handling((*Machine).digested),
+	events.TrainingCompleted:   handling((*Machine).completed),
 	events.StopRequested:       (*Machine).asked,
 	events.ResetRequested:      (*Machine).asked,
-	events.SnapshotWritten:     events.Handling((*Machine).snapshotWritten),
-	events.SnapshotFailed:      events.Handling((*Machine).snapshotFailed),
-	events.SnapshotCompleted:   events.Handling((*Machine).snapshotCompleted),
-	events.TrainingStopped:     events.Handling((*Machine).stopped),
-	events.NegotiationOverdue:  events.Handling((*Machine).overdue),
-	events.LogAccepted:         events.Handling((*Machine).accepted),
+	events.SnapshotWritten:     handling((*Machine).snapshotWritten),
+	events.SnapshotFailed:      handling((*Machine).snapshotFailed),
+	events.SnapshotCompleted:   handling((*Machine).snapshotCompleted),
+	events.TrainingStopped:     handling((*Machine).stopped),
+	events.NegotiationOverdue:  handling((*Machine).overdue),
+	events.LogAccepted:         handling((*Machine).accepted),
 	events.ReleaseRequested:    (*Machine).asked,
-	events.TrainingReset:       events.Handling((*Machine).begunAnew),
+	events.TrainingReset:       handling((*Machine).begunAnew),
+}
+
+// handling is what a machine does that hears a payload: it says what there is to say.
+func handling[T any, P interface {
+	*T
+	events.Payload
+}](hear func(machine *Machine, payload T)) func(*Machine, events.Event) ([]events.Event, error) {
+	return events.Handling[*Machine, T, P](func(machine *Machine, _ events.Event, payload T) []events.Event {
+		hear(machine, payload)
+		return nil
+	})
 }
 
 // Hears returns the kinds of event the machine handles.
@@ -97,14 +111,17 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	m.state.Heard, m.since = event.Logged, 0
+	m.cause, m.said = event, nil
 	if !slices.Contains(measurements, event.Kind) {
 		m.looked = false
 		defer func() { m.looked = false }()
 	}
+	hears := handlers
 	if m.state.Complete != nil {
-		return afterwards.Handle(m, event)
+		hears = afterwards
 	}
-	return handlers.Handle(m, event)
+	_, err := hears.Handle(m, event)
+	return m.said, err
 }
 
 // under returns the negotiation under way if it is the one named and in the phase expected. Anything else is a late or
@@ -125,9 +142,9 @@ func (n *negotiation) takesPart(node, incarnation string) bool {
 // enter begins a phase, in which the wait for answers begins anew.
 func (n *negotiation) enter(phase protocol.Phase) { n.Phase, n.Round, n.missing = phase, 0, nil }
 
-// say tells a fact of the negotiation under way.
-func (m *Machine) say(cause events.Event, kind events.Kind, payload events.Payload) events.Event {
-	return m.speaker.Say(cause, kind, m.state.Negotiation.ID, payload)
+// say tells a fact because of the event that is handled.
+func (m *Machine) say(kind events.Kind, subject string, payload events.Payload) {
+	m.said = append(m.said, m.speaker.Say(m.cause, kind, subject, payload))
 }
 
 // farAway is in seconds: what lies beyond it, as a deadline that a user calls never, a time could not tell.

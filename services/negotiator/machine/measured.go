@@ -19,26 +19,26 @@ const worthPlanning = 1.0 / 8
 // known to slow all who train. Only data-parallel jobs have nodes that wait for their links. A node that brought about a change
 // lately has the next one put off: it may be noise. O(nodes) for each node that waits whose links were measured or suffice, or for
 // each that waits after another event than a measurement; and O(links) where a link of the ring is slow.
-func (m *Machine) heed(cause events.Event) []events.Event {
+func (m *Machine) heed() {
 	plan := m.state.Plan
 	if plan == nil || plan.Kind != events.DataParallel || m.state.Negotiation != nil || m.state.Hold.Active || m.state.Paused {
-		return nil
+		return
 	}
 	m.letGo()
 	changes := m.measuredChanges(plan)
 	changes = slices.DeleteFunc(changes, func(change events.Change) bool {
 		isKnown := func(other events.Change) bool { return other.Kind == change.Kind && other.Node == change.Node }
-		return slices.ContainsFunc(m.state.Pending, isKnown) || !m.mayShift(cause, change.Node)
+		return slices.ContainsFunc(m.state.Pending, isKnown) || !m.mayShift(change.Node)
 	})
 	if len(changes) == 0 {
-		return nil
+		return
 	}
 	for _, change := range changes {
-		change.Cause = cause.ID
+		change.Cause = m.cause.ID
 		m.state.Pending = append(m.state.Pending, change)
 	}
 	m.looked = false // who takes part may be others then
-	return m.negotiate(cause, protocol.Patient)
+	m.negotiate(protocol.Patient)
 }
 
 // measuredChanges are those of nodes that should have a place now, or no longer.
@@ -215,18 +215,18 @@ type shift struct {
 func (s shift) notBefore() time.Time { return s.Last.Add(seconds(merit.Wait(s.Count))) }
 
 // mayShift reports whether a node's links may change who trains now, and counts it. Otherwise that is put off.
-func (m *Machine) mayShift(cause events.Event, node string) bool {
+func (m *Machine) mayShift(node string) bool {
 	maps.DeleteFunc(m.state.Shifts, func(other string, s shift) bool {
-		return m.state.Members[other] == nil || merit.Forgotten(cause.Logged.Sub(s.Last).Seconds())
+		return m.state.Members[other] == nil || merit.Forgotten(m.cause.Logged.Sub(s.Last).Seconds())
 	})
 	was := m.state.Shifts[node]
-	if was.notBefore().After(cause.Logged) {
+	if was.notBefore().After(m.cause.Logged) {
 		was.PutOff = true
 		m.state.Shifts[node] = was
 		return false
 	}
-	ago := cause.Logged.Sub(was.Last).Seconds()
-	m.state.Shifts[node] = shift{failures{Count: merit.After(was.Count, ago, ago, 1), Last: cause.Logged}, was.Ever + 1, false}
+	ago := m.cause.Logged.Sub(was.Last).Seconds()
+	m.state.Shifts[node] = shift{failures{Count: merit.After(was.Count, ago, ago, 1), Last: m.cause.Logged}, was.Ever + 1, false}
 	return true
 }
 

@@ -11,28 +11,32 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
+func (m *Machine) join(join events.Join) {
 	m.inherit(join)
-	if reason := m.hasStopped(cause, join); reason != "" {
+	if reason := m.hasStopped(join); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation, refusal.Stopped = join.Incarnation, true
-		return m.refuse(cause, refusal)
+		m.refuse(refusal)
+		return
 	}
 	if reason := m.givenUp(join.MemoryBytes); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
-		return m.refuse(cause, refusal)
+		m.refuse(refusal)
+		return
 	}
 	key, other, full := m.bidOf(join)
 	if other != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, other)
 		refusal.Incarnation, refusal.OtherJob = join.Incarnation, true
-		return m.refuse(cause, refusal)
+		m.refuse(refusal)
+		return
 	}
 	if reason := cmp.Or(full, m.turnsAway(join.Node), m.leavesOutTooMany(join)); reason != "" {
 		refusal := refusalOf(events.ChangeJoin, join.Node, reason)
 		refusal.Incarnation = join.Incarnation
-		return m.refuse(cause, refusal)
+		m.refuse(refusal)
+		return
 	}
 	if m.isDecided() {
 		m.takeSteps(join.Job)
@@ -43,12 +47,12 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	}
 	if known := m.state.known(join.Node); known != nil {
 		if known.Incarnation == join.Incarnation {
-			return nil
+			return
 		}
 		urgency = m.concerns(join.Node) // it restarted before anybody missed it
-		known.Wished = known.Wished || m.asksAnew(join.Node, cause.Logged)
+		known.Wished = known.Wished || m.asksAnew(join.Node, m.cause.Logged)
 		anew = m.timesAsked(join.Node)
-		m.forget(cause, join.Node)
+		m.forget(join.Node)
 	}
 	lifted := m.leaveOut(join)
 	m.state.Joiners[join.Node] = &member{
@@ -61,18 +65,18 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 		SpeedFactor: m.usualSpeed(),
 		Lifted:      lifted,
 		Trained:     join.Trained,
-		Asked:       cause.Logged,
+		Asked:       m.cause.Logged,
 		Anew:        anew,
 		Bid:         key,
 		Steps:       join.Job.Steps,
 	}
-	said := m.takeTurn(cause, join.Node)
-	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: cause.ID}
+	m.takeTurn(join.Node)
+	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: m.cause.ID}
 	if urgency == protocol.Patient && !m.state.Joiners[join.Node].NotBefore.IsZero() {
 		m.state.Pending = append(m.state.Pending, change) // see admit: what others negotiate meanwhile goes on
-		return said
+		return
 	}
-	return append(said, m.pend(cause, change, urgency)...)
+	m.pend(change, urgency)
 }
 
 // asksAnew reports whether a node that asks for a place has not failed before, though its request is another one: it has not answered in
@@ -138,41 +142,44 @@ func (m *Machine) usualSpeed() float64 {
 	return speeds[len(speeds)/2]
 }
 
-func (m *Machine) leave(cause events.Event, leave events.Leave) []events.Event {
+func (m *Machine) leave(leave events.Leave) {
 	if joiner := m.state.Joiners[leave.Node]; joiner != nil {
 		joiner.Wished = true
 		urgency := m.concerns(leave.Node)
-		m.forget(cause, leave.Node)
-		return m.negotiate(cause, urgency)
+		m.forget(leave.Node)
+		m.negotiate(urgency)
+		return
 	}
 	if m.state.Members[leave.Node] == nil {
-		return m.refuse(cause, refusalOf(events.ChangeLeave, leave.Node, `field "node": expected an active node`))
+		m.refuse(refusalOf(events.ChangeLeave, leave.Node, `field "node": expected an active node`))
+		return
 	}
 	if leaves(m.state.Pending, leave.Node) {
-		return nil
+		return
 	}
 	if leave.DeadlineSeconds > 0 {
-		m.state.Deadlines[leave.Node] = cause.Logged.Add(seconds(leave.DeadlineSeconds))
+		m.state.Deadlines[leave.Node] = m.cause.Logged.Add(seconds(leave.DeadlineSeconds))
 	}
 	urgency := protocol.Pressing
 	if m.allLeaveBut(leave.Node) {
 		urgency, m.state.Together = protocol.Urgent, 0 // what is under way would move state to who leaves, too
 	}
-	return m.pend(cause, events.Change{Kind: events.ChangeLeave, Node: leave.Node, Reason: inShort(leave.Reason)}, urgency)
+	m.pend(events.Change{Kind: events.ChangeLeave, Node: leave.Node, Reason: inShort(leave.Reason)}, urgency)
 }
 
 // inShort is what openings carry of the reason of each leave. A thousand may leave at a time.
 func inShort(reason string) string { return events.Shorten(reason, 256) }
 
-func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.Event {
+func (m *Machine) nodeLost(lost events.NodeState) {
 	m.state.Failures, m.state.Returns = lost.FailuresPerNodeSecond, lost.SecondsUntilReturn
 	m.begun(lost.Step)
 	if left, leaves := m.state.Leavers[lost.Node]; leaves && left.Incarnation == lost.Incarnation {
-		return m.leaverLost(cause, lost.Node)
+		m.leaverLost(lost.Node)
+		return
 	}
 	known := m.state.known(lost.Node)
 	if known == nil || known.Incarnation != lost.Incarnation {
-		return nil // an older incarnation, or long gone
+		return // an older incarnation, or long gone
 	}
 	m.miss(lost)
 	_, told := m.state.Recall.Told[lost.Node]
@@ -183,54 +190,54 @@ func (m *Machine) nodeLost(cause events.Event, lost events.NodeState) []events.E
 		m.state.Fallen[lost.Node] = lost.Step
 	}
 	urgency := m.concerns(lost.Node)
-	said := m.endMembership(cause, lost.Node, "lost: "+lost.Reason, false) // should it live, it hears so
-	return append(said, m.negotiate(cause, urgency)...)
+	m.endMembership(lost.Node, "lost: "+lost.Reason, false) // should it live, it hears so
+	m.negotiate(urgency)
 }
 
 // leaverLost hears that a node died before the step at which a plan takes over that does without it. The others wait
 // for it in a step of the plan before, so they must give that step up.
-func (m *Machine) leaverLost(cause events.Event, node string) []events.Event {
+func (m *Machine) leaverLost(node string) {
 	delete(m.state.Leavers, node)
 	m.state.Paused = true
-	return m.pend(cause, events.Change{Kind: events.ChangeFailure, Node: node}, protocol.Urgent)
+	m.pend(events.Change{Kind: events.ChangeFailure, Node: node}, protocol.Urgent)
 }
 
 // diverged gives up who holds other bytes than most. It joins again and is given them anew; what it trained since it
 // went astray is in everybody's gradients. A node that is the last to hold another unit stays: it would be told to
 // forget that, too.
-func (m *Machine) diverged(cause events.Event, divergence events.Divergence) []events.Event {
+func (m *Machine) diverged(divergence events.Divergence) {
 	if divergence.Generation != m.state.generation() {
-		return nil
+		return
 	}
 	members := slices.DeleteFunc(slices.Clone(divergence.Minority),
 		func(node string) bool { return m.state.Members[node] == nil })
 	astray, _ := protocol.Spare(m.state.placed(), members)
 	reason := fmt.Sprintf("%s at step %d differs from that of most of its holders",
 		events.UnitName(divergence.Unit, len(m.state.Job.Layers)), divergence.Step)
-	return m.giveUp(cause, astray, reason, true)
+	m.giveUp(astray, reason, true)
 }
 
 // giveUp ends the membership of nodes, alive or not. One that lives hears so, and asks to join again; what it holds
 // counts then, unless it is astray.
-func (m *Machine) giveUp(cause events.Event, nodes []string, reason string, astray bool) []events.Event {
-	var said []events.Event
+func (m *Machine) giveUp(nodes []string, reason string, astray bool) {
+	gone := false
 	for _, node := range slices.Compact(slices.Sorted(slices.Values(nodes))) {
 		if m.state.known(node) != nil {
-			said = append(said, m.endMembership(cause, node, reason, astray)...)
+			gone = true
+			m.endMembership(node, reason, astray)
 		}
 	}
-	if len(said) == 0 {
-		return nil
+	if gone {
+		m.negotiate(protocol.Urgent)
 	}
-	return append(said, m.negotiate(cause, protocol.Urgent)...)
 }
 
 // endMembership tells a node that it is taken for lost, and forgets it.
-func (m *Machine) endMembership(cause events.Event, node, reason string, astray bool) []events.Event {
+func (m *Machine) endMembership(node, reason string, astray bool) {
 	refusal := refusalOf(events.RefusedMembership, node, reason)
 	refusal.Incarnation, refusal.Astray = m.state.known(node).Incarnation, astray
-	m.forget(cause, node)
-	return m.refuse(cause, refusal)
+	m.forget(node)
+	m.refuse(refusal)
 }
 
 // concerns returns how urgent it is that a node is gone: whether it trains, or has a part in the negotiation under way.
@@ -244,7 +251,7 @@ func (m *Machine) concerns(node string) protocol.Urgency {
 // forget removes a node that is gone, and what it asked for; how often that happened is remembered, unless it was to go. An active one
 // leaves a failure to be negotiated. A step that it told of stays broken. The monitor's word on its links counts no more. Requests of other
 // nodes are still to be answered.
-func (m *Machine) forget(cause events.Event, node string) {
+func (m *Machine) forget(node string) {
 	gone := m.state.known(node)
 	wished := gone != nil && gone.Wished || leaves(m.state.Pending, node)
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
@@ -253,11 +260,11 @@ func (m *Machine) forget(cause events.Event, node string) {
 		return change.Node == node && !stays || change.Peer == node && observed
 	})
 	if !wished {
-		m.noteStart(gone, cause.Logged)
-		m.noteFailure(node, cause.Logged, m.lived(node, cause.Logged), 1)
+		m.noteStart(gone, m.cause.Logged)
+		m.noteFailure(node, m.cause.Logged, m.lived(node, m.cause.Logged), 1)
 	}
 	if m.state.Members[node] != nil {
-		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
+		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: m.cause.ID})
 		m.state.Lacking = time.Time{} // nobody has waited for this node yet
 	}
 	delete(m.state.Members, node)
@@ -277,6 +284,6 @@ func refusalOf(refused, node, reason string) events.Refusal {
 	return events.Refusal{Node: node, Refused: refused, Reason: reason}
 }
 
-func (m *Machine) refuse(cause events.Event, refusal events.Refusal) []events.Event {
-	return []events.Event{m.speaker.Say(cause, events.MembershipRefused, refusal.Node, &refusal)}
+func (m *Machine) refuse(refusal events.Refusal) {
+	m.say(events.MembershipRefused, refusal.Node, &refusal)
 }

@@ -9,40 +9,42 @@ import (
 )
 
 // pend adds a change and negotiates it.
-func (m *Machine) pend(cause events.Event, change events.Change, urgency protocol.Urgency) []events.Event {
-	change.Cause = cause.ID
+func (m *Machine) pend(change events.Change, urgency protocol.Urgency) {
+	change.Cause = m.cause.ID
 	m.state.Pending = append(m.state.Pending, change)
 	m.state.Hold.InARow, m.state.Together = 0, max(m.state.Together, 0) // who comes may make possible what was not
-	return m.negotiate(cause, urgency)
+	m.negotiate(urgency)
 }
 
 // negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it. While all stand
 // still and consent, what comes is put off until they have: a rack that dies would else end as many negotiations as it
 // has nodes, one after the other.
-func (m *Machine) negotiate(cause events.Event, urgency protocol.Urgency) []events.Event {
+func (m *Machine) negotiate(urgency protocol.Urgency) {
 	under := m.state.Negotiation
-	if end := m.complete(cause); end != nil {
-		return end
+	if m.complete() {
+		return
 	}
 	switch {
 	case under == nil:
-		return m.openNext(cause)
+		m.openNext()
+		return
 	case !protocol.Supersedes(urgency, under.Phase, under.Opening.Abandon, m.state.Renewals):
-		return nil
+		return
 	}
 	if urgency < protocol.Urgent && !under.Outdated {
 		m.state.Renewals++
 	}
 	if under.Phase == protocol.Consenting && under.Opening.Abandon {
 		under.Outdated, under.missing = true, nil
-		return m.allConsented(cause)
+		m.allConsented()
+		return
 	}
-	return m.renew(cause)
+	m.renew()
 }
 
 // renew begins again with the changes that are pending now.
-func (m *Machine) renew(cause events.Event) []events.Event {
-	return m.abort(cause, "the changes are others now", m.openNext)
+func (m *Machine) renew() {
+	m.abort("the changes are others now", m.openNext)
 }
 
 // due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many
@@ -81,31 +83,30 @@ func urgent(change events.Change) bool {
 }
 
 // refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.
-func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) func(events.Event) []events.Event {
-	return func(cause events.Event) []events.Event {
-		var said []events.Event
+func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) func() {
+	return func() {
 		told := map[string]bool{} // one cause says one refusal to a node; its first request stands for the others
 		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
 			if urgent(change) || !match(change) {
 				return false
 			}
 			if !told[change.Node] && change.Kind != events.ChangeMeasured {
-				said = append(said, m.refuseChange(cause, change, reason)...)
+				m.refuseChange(change, reason)
 			}
 			told[change.Node] = told[change.Node] || change.Kind != events.ChangeMeasured // which nobody asked for
 			m.undo(change)
 			return true
 		})
-		return append(said, m.openNext(cause)...)
+		m.openNext()
 	}
 }
 
-func (m *Machine) refuseChange(cause events.Event, change events.Change, reason string) []events.Event {
+func (m *Machine) refuseChange(change events.Change, reason string) {
 	refusal := refusalOf(change.Kind, change.Node, reason)
 	if joiner := m.state.Joiners[change.Node]; joiner != nil {
 		refusal.Incarnation = joiner.Incarnation
 	}
-	return m.refuse(cause, refusal)
+	m.refuse(refusal)
 }
 
 // undo takes back what a refused change had already set.
@@ -130,27 +131,32 @@ func (m *Machine) undo(change events.Change) {
 // after a failure there is no way back, and the cluster holds until something changes. Before the first plan, and after a stop, nobody is
 // refused: who comes next may make one possible. So it is with who joins after a failure: what it left is tried without the joiner, who may
 // have what is missing, and be refused once others train.
-func (m *Machine) impossible(cause events.Event, failure events.Failure) []events.Event {
+func (m *Machine) impossible(failure events.Failure) {
 	under := m.under(failure.Negotiation, protocol.Consenting, protocol.Planning, protocol.Restoring)
 	if under == nil {
-		return nil
+		return
 	}
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), urgent)
 	switch {
 	case under.Outdated: // who came since may make it possible
-		return m.renew(cause)
+		m.renew()
+		return
 	case m.isFirst() || m.state.Stop != nil:
-		return m.abort(cause, failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
+		m.abort(failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
+		return
 	case len(asked) == 0:
-		return m.abort(cause, failure.Reason, m.hold(failure.Reason))
+		m.abort(failure.Reason, m.hold(failure.Reason))
+		return
 	case len(asked) > 1:
 		m.state.Together = len(asked) / 2
-		return m.abort(cause, failure.Reason, m.openNext)
+		m.abort(failure.Reason, m.openNext)
+		return
 	case asked[0].Kind == events.ChangeJoin && len(under.Opening.Changes) > 1: // beside what is urgent
 		m.state.Together = -1
-		return m.abort(cause, failure.Reason, m.openNext)
+		m.abort(failure.Reason, m.openNext)
+		return
 	}
-	return m.abort(cause, failure.Reason, m.refuseChanges(failure.Reason, func(change events.Change) bool {
+	m.abort(failure.Reason, m.refuseChanges(failure.Reason, func(change events.Change) bool {
 		return change == asked[0]
 	}))
 }

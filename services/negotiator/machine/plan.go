@@ -71,26 +71,28 @@ func (m *Machine) mayWait() bool {
 	return opening.Abandon && !opening.Begins && failed && !leaves && !m.state.Deferred
 }
 
-func (m *Machine) proposed(cause events.Event, proposal events.Proposal) []events.Event {
+func (m *Machine) proposed(proposal events.Proposal) {
 	under := m.under(proposal.Negotiation, protocol.Consenting, protocol.Planning)
 	if under == nil {
-		return nil
+		return
 	}
 	if got, want := proposal.Plan.UnitCount(), m.state.Job.Units(); got != want {
-		return m.impossible(cause, events.Failure{Negotiation: proposal.Negotiation,
+		m.impossible(events.Failure{Negotiation: proposal.Negotiation,
 			Reason: fmt.Sprintf("the plan proposed has %d layers and partitions of layers: expected the job's %d", got, want)})
+		return
 	}
 	under.Proposal, under.Message = &proposal, m.message(&proposal.Plan)
-	return m.restore(cause)
+	m.restore()
 }
 
 // deferred hears that waiting for the lost nodes is best. The cluster holds until one of them asks to join, anything
 // else changes, or they have been waited for long enough; then a plan is asked for that does without them.
-func (m *Machine) deferred(cause events.Event, deferral events.Deferral) []events.Event {
+func (m *Machine) deferred(deferral events.Deferral) {
 	under := m.under(deferral.Negotiation, protocol.Consenting, protocol.Planning)
 	if under == nil || under.Outdated || !under.Opening.Abandon || m.state.Deferred {
-		return m.impossible(cause, events.Failure{Negotiation: deferral.Negotiation, Reason: deferral.Reason})
+		m.impossible(events.Failure{Negotiation: deferral.Negotiation, Reason: deferral.Reason})
+		return
 	}
 	m.state.Deferred = true
-	return m.abort(cause, deferral.Reason, m.holdFor(deferral.Seconds, deferral.Reason))
+	m.abort(deferral.Reason, m.holdFor(deferral.Seconds, deferral.Reason))
 }

@@ -62,7 +62,7 @@ type suspect struct {
 
 // exited hears that a trainer ended: as it was to, which is no failure, or by a fault of its own in a step of the plan in force. Such a
 // fault counts once the step to go on from is known.
-func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
+func (m *Machine) exited(exit events.Exit) {
 	if gone := m.state.known(exit.Node); gone != nil && gone.Incarnation == exit.Incarnation {
 		gone.Wished = exit.Expected
 	}
@@ -71,7 +71,7 @@ func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
 	}
 	known := &m.state.Poison
 	if exit.Step == nil || m.state.Plan == nil || !m.state.trusted(exit.Node, exit.Incarnation) || !m.placed(exit.Node) {
-		return nil
+		return
 	}
 	m.begun(*exit.Step)
 	if known.Ends == nil || len(known.Ends) >= events.MostNodes {
@@ -79,7 +79,6 @@ func (m *Machine) exited(_ events.Event, exit events.Exit) []events.Event {
 	}
 	member, _ := m.state.Plan.Member(exit.Node)
 	known.Ends[exit.Node] = stepEnd{Step: *exit.Step, Places: placesOf(member), Reason: inShort(exit.Reason), Keeps: exit.Keeps}
-	return nil
 }
 
 // placesOf returns what ends those together who have it in common: their host, as others reach it, and their site.
@@ -162,11 +161,11 @@ func addNamed(nodes *[]string, node string) bool {
 	return true
 }
 
-// poisoned holds the step from which training would go on, or one not far from it, where it seems to end whoever makes it; it returns nil
-// where training may go on, as it may where it begins: nothing was made that a node could lose.
-func (m *Machine) poisoned(cause events.Event, resume uint64) []events.Event {
+// poisoned holds the step from which training would go on, or one not far from it, where it seems to end whoever makes it; it reports
+// whether it did. It does not if training begins: nothing was made that a node could lose.
+func (m *Machine) poisoned(resume uint64) bool {
 	if m.begins() {
-		return nil
+		return false
 	}
 	m.countEnds(resume)
 	known := &m.state.Poison
@@ -175,18 +174,21 @@ func (m *Machine) poisoned(cause events.Event, resume uint64) []events.Event {
 		switch {
 		case suspect.Again && step > resume:
 			m.putOnHold(step, suspect, m.whyAgain(step, resume, suspect))
-			return m.abort(cause, known.Why, m.holdStep)
+			m.abort(known.Why, m.holdStep)
+			return true
 		case m.endsAll(suspect):
 			m.putOnHold(step, suspect, m.whyHeld(step, suspect))
-			return m.abort(cause, known.Why, m.holdStep)
+			m.abort(known.Why, m.holdStep)
+			return true
 		}
 		if wait := m.alone(suspect); wait > 0 {
 			reason := events.Brief(fmt.Sprintf("the trainer of %s ended in step %d, and what it held is lost. The last holder of the layers "+
 				"waits for another node for %.0f s. It ended by: %s", suspect.Died[0], step, wait, suspect.Reason))
-			return m.abort(cause, reason, m.holdFor(wait, reason))
+			m.abort(reason, m.holdFor(wait, reason))
+			return true
 		}
 	}
-	return nil
+	return false
 }
 
 // endsAll reports whether a step ended so many, one after the other, that the next one would end, too: mostEnds different nodes, or two
@@ -248,10 +250,11 @@ func (m *Machine) samplesOf(step uint64) events.Samples {
 }
 
 // holdStep decides nothing while a step is held. It says so once, and at each retry.
-func (m *Machine) holdStep(cause events.Event) []events.Event {
-	if m.state.Hold.Active && cause.Kind != events.NegotiationOverdue {
-		return m.delayLeaves(cause, func(node string) bool { return cause.Kind == events.LeaveRequested && cause.Subject == node })
+func (m *Machine) holdStep() {
+	if m.state.Hold.Active && m.cause.Kind != events.NegotiationOverdue {
+		m.delayLeaves(func(node string) bool { return m.cause.Kind == events.LeaveRequested && m.cause.Subject == node })
+		return
 	}
-	said := m.hold(m.state.Poison.Why)(cause)
-	return append(said, m.delayLeaves(cause, func(string) bool { return true })...)
+	m.hold(m.state.Poison.Why)()
+	m.delayLeaves(func(string) bool { return true })
 }

@@ -28,20 +28,21 @@ func (n *negotiation) canPreCopy() bool {
 }
 
 // preCopy lets units move while training goes on, until every receiver has said how far it came.
-func (m *Machine) preCopy(cause events.Event) []events.Event {
+func (m *Machine) preCopy() {
 	under := m.state.Negotiation
 	for _, change := range under.Opening.Changes {
 		deadline, has := m.state.Deadlines[change.Node]
 		if !has {
 			continue
 		}
-		left := deadline.Sub(cause.Logged).Seconds()
+		left := deadline.Sub(m.cause.Logged).Seconds()
 		grace := left / 2 // the other half is for the pause
 		if len(under.takenFrom(change.Node)) == 0 {
 			grace = left - protocol.ComeSeconds(m.stepSeconds()) // it need only come to the step at which all stop
 		}
 		if grace <= 0 {
-			return m.prepare(cause)
+			m.prepare()
+			return
 		}
 		if under.Grace == 0 || grace < under.Grace {
 			under.Grace = grace
@@ -49,18 +50,17 @@ func (m *Machine) preCopy(cause events.Event) []events.Event {
 	}
 	under.enter(protocol.PreCopying)
 	under.Started, under.Awaited = true, under.receivers()
-	return []events.Event{m.say(cause, events.PreCopyStarted,
-		&events.PreCopyStart{Negotiation: under.ID, Plan: *m.finalPlan()})}
+	m.say(events.PreCopyStarted, under.ID, &events.PreCopyStart{Negotiation: under.ID, Plan: *m.finalPlan()})
 }
 
 // caughtUp hears that a receiver has what it can have before all stop, or why not; then its units come while all are
 // paused.
-func (m *Machine) caughtUp(cause events.Event, caughtUp events.CaughtUp) []events.Event {
+func (m *Machine) caughtUp(caughtUp events.CaughtUp) {
 	under := m.under(caughtUp.Negotiation, protocol.PreCopying)
 	if under == nil || !under.answered(caughtUp.Node) || len(under.Awaited) > 0 {
-		return nil
+		return
 	}
-	return m.prepare(cause)
+	m.prepare()
 }
 
 // receivers returns the nodes that are to have units, each once.

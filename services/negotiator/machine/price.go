@@ -23,7 +23,7 @@ const leastPrice = 0.001
 // that step, or its own stall where that is less, as when it trained on until the plan took over. The time before the commit is
 // noticing, asking and moving. Once more than half of those who trained before have told, the lower median counts: of three or
 // more that told, one that lies or comes late changes nothing.
-func (m *Machine) measure(cause events.Event, told events.Activation) {
+func (m *Machine) measure(told events.Activation) {
 	plan, known := m.state.Plan, &m.state.Prices
 	if known.Done || plan == nil || plan.Parent == "" || plan.Snapshot != "" || told.Generation != plan.Generation ||
 		slices.Contains(known.Tellers, told.Node) {
@@ -39,7 +39,7 @@ func (m *Machine) measure(cause events.Event, told events.Activation) {
 	if teller == nil || !teller.Since.Before(m.state.Committed) {
 		return
 	}
-	seconds := min(told.StallSeconds, cause.Logged.Sub(m.state.Committed).Seconds()-told.StepSeconds)
+	seconds := min(told.StallSeconds, m.cause.Logged.Sub(m.state.Committed).Seconds()-told.StepSeconds)
 	known.Told, known.Tellers = append(known.Told, max(leastPrice, seconds)), append(known.Tellers, told.Node)
 	if 2*len(known.Told) <= trained {
 		return

@@ -15,27 +15,26 @@ type took struct {
 }
 
 // profiled hears what a node measured. Its layers' figures count under the plan in force, and if they tell of all its layers.
-func (m *Machine) profiled(_ events.Event, told events.Profile) []events.Event {
+func (m *Machine) profiled(told events.Profile) {
 	known := m.state.known(told.Node)
 	if known == nil {
-		return nil
+		return
 	}
 	known.SpeedFactor = told.SpeedFactor
 	if told.PeakBytes > 0 {
 		known.OtherBytes = told.OtherBytes
 	}
 	if m.state.Plan == nil || told.Generation != m.state.generation() {
-		return nil
+		return
 	}
 	stage, trains := m.state.Plan.Holds(told.Node)
 	if !trains {
-		return nil
+		return
 	}
 	known.Took = took{cmp.Or(told.MicroBatchSeconds, m.state.Job.MicroBatchSeconds(stage)/told.SpeedFactor), stage}
 	if told.FirstLayer == stage.First && len(told.Layers) == stage.Count() {
 		m.state.Costs.Take(told.Node, stage.First, costsOf(told.Layers, known.MemoryBytes))
 	}
-	return nil
 }
 
 // costsOf are the costs that a node with some memory tells. Activations that it has no room for were not measured.
@@ -55,12 +54,12 @@ func costsOf(layers []events.LayerCost, memory int64) []profile.Cost {
 }
 
 // paced hears how long a step of the plan in force takes.
-func (m *Machine) paced(cause events.Event, pace events.Pace) []events.Event {
+func (m *Machine) paced(pace events.Pace) {
 	if plan := m.state.Plan; plan != nil && pace.Generation == plan.Generation && plan.Paced(pace.Node) {
 		m.state.Measured.Take(pace.Node, pace.StepSeconds, pace.ComputeSeconds)
-		return m.heed(cause)
+		m.heed()
+		return
 	}
-	return nil
 }
 
 // measuredJob is the job with what nodes measured in the place of what it declares.

@@ -52,8 +52,8 @@ type few struct {
 func (m *Machine) Began(at time.Time) { m.began = at }
 
 // regroups has the first plan of a young log, and that which follows a lost one, wait for those who may have trained.
-func (m *Machine) regroups(cause events.Event) bool {
-	young, known := youngSeconds-cause.Logged.Sub(m.began).Seconds(), &m.state.Recall
+func (m *Machine) regroups() bool {
+	young, known := youngSeconds-m.cause.Logged.Sub(m.began).Seconds(), &m.state.Recall
 	switch {
 	case m.isForgotten() && !known.Gathered:
 		if !known.Gathers {
@@ -121,13 +121,12 @@ func (m *Machine) tellers(past events.Trained) (nodes []string) {
 
 // holdOlder decides nothing until an operator has: what the log lacks happened, and to go on would undo or repeat it. It is said once, and
 // at each retry.
-func (m *Machine) holdOlder(cause events.Event) []events.Event {
-	if m.state.Hold.Active && m.state.Hold.Older && cause.Kind != events.NegotiationOverdue {
-		return nil
+func (m *Machine) holdOlder() {
+	if m.state.Hold.Active && m.state.Hold.Older && m.cause.Kind != events.NegotiationOverdue {
+		return
 	}
-	said := m.hold(m.older())(cause)
+	m.hold(m.older())()
 	m.state.Hold.Older = true
-	return said
 }
 
 // older says in what the log is older than what nodes trained.
@@ -149,15 +148,16 @@ func (m *Machine) Halted() string {
 }
 
 // accepted goes on from what living nodes hold, where the log is older than that.
-func (m *Machine) accepted(cause events.Event, _ events.Acceptance) []events.Event {
+func (m *Machine) accepted(_ events.Acceptance) {
 	if !m.isOutdone() {
-		return nil
+		return
 	}
 	m.state.Recall.Accepted = true
 	if m.state.Negotiation != nil {
-		return m.renew(cause)
+		m.renew()
+		return
 	}
-	return m.openNext(cause)
+	m.openNext()
 }
 
 // known returns the generation of the newest plan that anybody speaks of.
@@ -186,24 +186,27 @@ func (m *Machine) recalls(members []events.Member) (asked []string) {
 
 // recalled takes the plan that a member tells for the one in force, and negotiates anew. If all who are asked have told nothing, or
 // another plan, they are refused: they ask again, and nobody begins anew with them or waits for them.
-func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.Event {
+func (m *Machine) recalled(consent events.Consent) {
 	under, past := m.state.Negotiation, m.past()
 	if plan := consent.Plan; plan != nil && m.isThat(plan, past) {
 		few := &m.state.Recall.Few
 		few.Plan, few.Placed = past.Plan, len(placedBy(plan)) // who tells another each time gains no time
 		if m.lacksTellers() {
-			return m.awaitTellers(cause, plan, past)
+			m.awaitTellers(plan, past)
+			return
 		}
-		m.takeBack(cause, plan, past.Plan)
+		m.takeBack(plan, past.Plan)
 		reason := fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node)
-		return m.abort(cause, reason, func(cause events.Event) []events.Event {
-			return append(m.refuseOthers(cause, "it is the job of those who trained before: "+reason), m.openNext(cause)...)
+		m.abort(reason, func() {
+			m.refuseOthers("it is the job of those who trained before: " + reason)
+			m.openNext()
 		})
+		return
 	}
 	under.Consents[consent.Node] = events.Consent{Node: consent.Node}
 	m.answered(consent.Node)
 	if m.awaitsAnswers() {
-		return nil
+		return
 	}
 	for _, node := range under.Opening.Recalls {
 		if joiner := m.state.Joiners[node]; joiner != nil {
@@ -211,18 +214,18 @@ func (m *Machine) recalled(cause events.Event, consent events.Consent) []events.
 		}
 	}
 	reason := fmt.Sprintf("it says that it trained under plan %d, which the log does not have, and does not tell that plan", past.Generation)
-	return m.abort(cause, reason, m.refuseChanges(reason, func(change events.Change) bool {
+	m.abort(reason, m.refuseChanges(reason, func(change events.Change) bool {
 		return slices.Contains(under.Opening.Recalls, change.Node)
 	}))
 }
 
 // awaitTellers has the others come who trained under a plan that few tell of.
-func (m *Machine) awaitTellers(cause events.Event, plan *events.Plan, past events.Trained) []events.Event {
+func (m *Machine) awaitTellers(plan *events.Plan, past events.Trained) {
 	tellers := m.tellers(past)
 	missing := slices.DeleteFunc(placedBy(plan), func(node string) bool { return slices.Contains(tellers, node) })
 	reason := fmt.Sprintf("the log had lost plan %d, and of %d nodes that trained under it %d tell it: the others have %d s to come",
 		plan.Generation, len(placedBy(plan)), len(tellers), fewSeconds)
-	return m.abort(cause, reason, m.holdFor(fewSeconds, reason, missing...))
+	m.abort(reason, m.holdFor(fewSeconds, reason, missing...))
 }
 
 // placedBy returns the nodes that a plan gives something to train, in the plan's order.
@@ -244,15 +247,15 @@ func (m *Machine) isThat(plan *events.Plan, past events.Trained) bool {
 }
 
 // takeBack makes a plan the one in force, of whose members none is here yet.
-func (m *Machine) takeBack(cause events.Event, plan *events.Plan, digest string) {
+func (m *Machine) takeBack(plan *events.Plan, digest string) {
 	known := m.state.Recall
 	m.state.Plan, m.state.PlanDigest = plan, digest
 	m.state.Recall = recall{Taken: plan.Generation, Told: known.Told, Floor: known.Floor}
 	m.state.History = protocol.History{}.From("", plan.ResumeStep)
 	m.state.Data = protocol.Data{}.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
 	m.state.Paused, m.state.Deferred, m.state.Abandoned = true, true, plan.Generation
-	m.state.Committed, m.state.Stopped = cause.Logged, cause.Logged
+	m.state.Committed, m.state.Stopped = m.cause.Logged, m.cause.Logged
 	for _, node := range placedBy(plan) {
-		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: cause.ID})
+		m.state.Pending = append(m.state.Pending, events.Change{Kind: events.ChangeFailure, Node: node, Cause: m.cause.ID})
 	}
 }

@@ -10,13 +10,15 @@ import (
 
 // releaseRequested goes on with a step that is held, as a user asks: it is tried again, or its samples are passed over. Asked for again, it
 // is told again what was done.
-func (m *Machine) releaseRequested(cause events.Event, request events.ReleaseRequest) []events.Event {
+func (m *Machine) releaseRequested(request events.ReleaseRequest) {
 	known := &m.state.Poison
 	if done := known.Released; done != nil && done.Hold == request.Hold && done.Step == request.Step && done.Skip == request.Skip {
-		return []events.Event{m.speaker.Say(cause, events.StepReleased, m.settings.Cluster, done)}
+		m.say(events.StepReleased, m.settings.Cluster, done)
+		return
 	}
 	if reason := m.cannotRelease(request); reason != "" {
-		return []events.Event{m.refuseRelease(cause, request, reason)}
+		m.refuseRelease(request, reason)
+		return
 	}
 	release := &events.Release{
 		Hold: known.Held.Hold, Step: known.Held.Step, Samples: known.Held.Samples, Skip: request.Skip, Reason: request.Reason,
@@ -28,8 +30,8 @@ func (m *Machine) releaseRequested(cause events.Event, request events.ReleaseReq
 	}
 	known.Held, known.Why, known.Released = nil, "", release
 	m.state.Hold.Active = false
-	said := []events.Event{m.speaker.Say(cause, events.StepReleased, m.settings.Cluster, release)}
-	return append(said, m.openNext(cause)...)
+	m.say(events.StepReleased, m.settings.Cluster, release)
+	m.openNext()
 }
 
 // joined returns stretches in their order, with those that touch each other as one.
@@ -47,8 +49,8 @@ func joined(stretches []events.Samples) []events.Samples {
 	return apart
 }
 
-func (m *Machine) refuseRelease(cause events.Event, request events.ReleaseRequest, reason string) events.Event {
-	return m.speaker.Say(cause, events.ReleaseRefused, m.settings.Cluster,
+func (m *Machine) refuseRelease(request events.ReleaseRequest, reason string) {
+	m.say(events.ReleaseRefused, m.settings.Cluster,
 		&events.ReleaseRefusal{Hold: request.Hold, Step: request.Step, Reason: reason})
 }
 

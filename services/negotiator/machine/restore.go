@@ -11,10 +11,10 @@ import (
 )
 
 // restore asks the restorer, once there is a proposal and everybody has said what it holds.
-func (m *Machine) restore(cause events.Event) []events.Event {
+func (m *Machine) restore() {
 	under := m.state.Negotiation
 	if under.Proposal == nil || len(under.Consents) < len(under.Opening.Members) {
-		return nil
+		return
 	}
 	request := &events.RestorationRequest{
 		Negotiation: under.ID, Proposal: *under.Proposal, Current: m.inForce(),
@@ -30,15 +30,14 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		switch {
 		case lacks != nil && m.mayAsk():
 			m.state.Ask = true
-			return m.abort(cause, lacks.reason, m.openNext)
+			m.abort(lacks.reason, m.openNext)
+			return
 		case lacks != nil:
-			return m.abort(cause, lacks.reason, m.holdFor(lacks.seconds, lacks.reason, lacks.awaits...))
+			m.abort(lacks.reason, m.holdFor(lacks.seconds, lacks.reason, lacks.awaits...))
+			return
 		}
-		if rested := m.rest(cause, point.Step); rested != nil {
-			return rested
-		}
-		if held := m.poisoned(cause, point.Step); held != nil {
-			return held
+		if m.rest(point.Step) || m.poisoned(point.Step) {
+			return
 		}
 		under.StopStep = point.Step
 		request.Holders, request.Snapshot = holders(protocol.Sparing(under.Spared, point.Holders)), under.Snapshot.Plan != ""
@@ -46,7 +45,7 @@ func (m *Machine) restore(cause events.Event) []events.Event {
 		request.Holders = holders(protocol.Sparing(under.Spared, m.current()))
 	}
 	under.enter(protocol.Restoring)
-	return []events.Event{m.say(cause, events.RestorationAsked, request)}
+	m.say(events.RestorationAsked, under.ID, request)
 }
 
 // held returns what counts of what the members say that they hold at the steps of a window, and the units whose claims
@@ -230,27 +229,31 @@ func holders(units map[string][]int) []events.Holder {
 	return list
 }
 
-func (m *Machine) restorationPlanned(cause events.Event, restoration events.Restoration) []events.Event {
+func (m *Machine) restorationPlanned(restoration events.Restoration) {
 	under := m.under(restoration.Negotiation, protocol.Restoring)
 	if under == nil {
-		return nil
+		return
 	}
 	under.Plan = &restoration.Plan
-	late, needs := m.late(cause)
+	late, needs := m.late()
 	if under.spareLate(late) {
-		return m.restore(cause)
+		m.restore()
+		return
 	}
-	return append(m.sayLate(cause, late, needs), m.move(cause)...)
+	m.sayLate(late, needs)
+	m.move()
 }
 
 // move begins to bring about the plan that stands.
-func (m *Machine) move(cause events.Event) []events.Event {
+func (m *Machine) move() {
 	under := m.state.Negotiation
 	switch {
 	case under.Opening.Abandon:
-		return m.transfer(cause)
+		m.transfer()
+		return
 	case m.worthPreCopying() && under.canPreCopy():
-		return m.preCopy(cause)
+		m.preCopy()
+		return
 	}
-	return m.prepare(cause)
+	m.prepare()
 }

@@ -162,16 +162,15 @@ func (m *Machine) stepSeconds() float64 {
 }
 
 // activated hears how long a node's usual step is, and how long it stood still.
-func (m *Machine) activated(cause events.Event, activation events.Activation) []events.Event {
+func (m *Machine) activated(activation events.Activation) {
 	if _, was := m.before(activation.Node); was && activation.Generation == m.state.generation() {
 		m.begun(activation.Step)
 	}
-	m.measure(cause, activation)
+	m.measure(activation)
 	if member := m.state.Members[activation.Node]; member != nil {
 		m.state.Paces[activation.Node], m.state.Pauses[activation.Node] = activation.StepSeconds, activation.LongestSeconds
 		member.Stepped = activation.Generation
 	}
-	return nil
 }
 
 // transferSeconds is how long units may move: while training goes on, before a leaver's deadline with time to pause in;
@@ -189,117 +188,129 @@ func (m *Machine) transferSeconds() float64 {
 }
 
 // overdue decides about whoever still has not answered.
-func (m *Machine) overdue(cause events.Event, overdue events.Overdue) []events.Event {
+func (m *Machine) overdue(overdue events.Overdue) {
 	switch overdue.Phase {
 	case joining:
-		return m.admit(cause, overdue)
+		m.admit(overdue)
+		return
 	case leaving:
-		return m.deadlinePassed(cause, overdue)
+		m.deadlinePassed(overdue)
+		return
 	case shifting:
-		return m.heed(cause)
+		m.heed()
+		return
 	case asking:
-		return m.answer(cause, overdue)
+		m.answer(overdue)
+		return
 	}
 	if now, _ := m.wanted(); now != overdue {
-		return nil // it was answered before this
+		return // it was answered before this
 	}
 	under := m.state.Negotiation
 	switch {
 	case under == nil:
-		return m.tryAgain(cause)
+		m.tryAgain()
+		return
 	case under.Phase == protocol.PreCopying:
-		return m.prepare(cause)
+		m.prepare()
+		return
 	case under.Phase == protocol.Transferring:
-		return m.lateTransfer(cause)
+		m.lateTransfer()
+		return
 	case under.Phase == protocol.Stopping && m.isStored():
-		return m.stop(cause)
+		m.stop()
+		return
 	case under.Phase == protocol.Stopping:
-		return m.lateSnapshot(cause, "is not complete")
+		m.lateSnapshot("is not complete")
+		return
 	case protocol.Waits[under.Phase].Service != "":
 		m.state.Unanswered++
-		return m.abort(cause, fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service), m.openNext)
+		m.abort(fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service), m.openNext)
+		return
 	}
-	return m.silence(cause)
+	m.silence()
 }
 
 // lateTransfer waits once more as long for the restorer, which hears the same fact and says whose part is missing. One
 // that does not say it has lost sight of the transfer.
-func (m *Machine) lateTransfer(cause events.Event) []events.Event {
+func (m *Machine) lateTransfer() {
 	under := m.state.Negotiation
 	if under.Round++; under.Round == 1 {
-		return nil
+		return
 	}
-	return m.retry(cause, "the transfer did not end in time, and the restorer does not say who holds it up")
+	m.retry("the transfer did not end in time, and the restorer does not say who holds it up")
 }
 
 // silence gives up who does not answer, but neither everybody at once, nor after the hub was away, nor who said that it
 // needs time, nor the last holder of a unit.
-func (m *Machine) silence(cause events.Event) []events.Event {
+func (m *Machine) silence() {
 	under, silent := m.state.Negotiation, m.silent()
 	under.Round++
-	lag := cause.Logged.Sub(cause.Time)
+	lag := m.cause.Logged.Sub(m.cause.Time)
 	away := lag-m.state.Lag > hubAway
 	m.state.Lag = lag
 	switch {
 	case away:
-		return nil // the way to them is at fault, or this service
+		return // the way to them is at fault, or this service
 	case len(silent) == len(m.expected()):
-		return m.askAgain(cause) // likewise, unless none of them knows any more that it was asked
+		m.askAgain() // likewise, unless none of them knows any more that it was asked
+		return
 	}
 	placed := m.state.placed()
-	spare, last := protocol.Spare(placed, m.unexcused(silent, placed, cause.Logged))
+	spare, last := protocol.Spare(placed, m.unexcused(silent, placed, m.cause.Logged))
 	if len(spare) > 0 {
-		m.noteUnkept(spare, cause.Logged)
-		return m.giveUp(cause, spare, "no answer in time: given up", false)
+		m.noteUnkept(spare, m.cause.Logged)
+		m.giveUp(spare, "no answer in time: given up", false)
+		return
 	}
 	if len(last) == 0 {
-		return nil
+		return
 	}
-	return append(m.askAgain(cause), m.sayHeld(cause,
-		fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last))
+	m.askAgain()
+	m.sayHeld(fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)
 }
 
 // askAgain opens the negotiation anew where several waits in a row brought nothing, and nobody can be given up: a process that has lost
 // its answer, or never heard the question, has another one. Each time it is waited for twice as long, so that 1,000 nodes who answer
 // each question say no more than they do to one change every ten minutes.
-func (m *Machine) askAgain(cause events.Event) []events.Event {
+func (m *Machine) askAgain() {
 	if m.state.Negotiation.Round < 2+m.state.Reasked {
-		return nil
+		return
 	}
 	m.state.Reasked = min(m.state.Reasked+1, protocol.MostDoublings)
-	return m.abort(cause, "nobody can go on without an answer that does not come: all are asked again", m.openNext)
+	m.abort("nobody can go on without an answer that does not come: all are asked again", m.openNext)
 }
 
 // admit negotiates the join of a node that has waited for its turn.
-func (m *Machine) admit(cause events.Event, overdue events.Overdue) []events.Event {
+func (m *Machine) admit(overdue events.Overdue) {
 	joiner := m.state.Joiners[overdue.Node]
 	if joiner == nil || overdue.Negotiation != alarmID(joining, overdue.Node, joiner.Incarnation) {
-		return nil
+		return
 	}
 	joiner.NotBefore = time.Time{}
-	return m.negotiate(cause, protocol.Patient)
+	m.negotiate(protocol.Patient)
 }
 
 // deadlinePassed gives up a node that had to leave by now, unless all stand still for a plan that takes nothing from it,
 // or it is the last to hold a unit: as long as it lives it is needed.
-func (m *Machine) deadlinePassed(cause events.Event, overdue events.Overdue) []events.Event {
+func (m *Machine) deadlinePassed(overdue events.Overdue) {
 	leaver := m.state.Members[overdue.Node]
 	if leaver == nil || overdue.Negotiation != alarmID(leaving, overdue.Node, leaver.Incarnation) {
-		return nil
+		return
 	}
 	under := m.state.Negotiation
 	if under != nil && under.Opening.Stop {
-		return nil // all leave, and what it writes is needed
+		return // all leave, and what it writes is needed
 	}
 	if under != nil && under.Phase == protocol.Transferring && leaves(under.Opening.Changes, overdue.Node) &&
 		len(under.takenFrom(overdue.Node)) == 0 {
-		return nil
+		return
 	}
 	spare, _ := protocol.Spare(m.state.placed(), []string{overdue.Node})
 	if len(spare) == 0 {
-		return nil
+		return
 	}
-	return m.giveUp(cause, spare, "its deadline passed before the cluster could do without it", false)
+	m.giveUp(spare, "its deadline passed before the cluster could do without it", false)
 }
 
 // expected returns the members whose answer the phase needs. Only who trains can pass a step, and has to promise. A member that was lost

@@ -33,21 +33,23 @@ func (m *Machine) gather(seconds float64) {
 }
 
 // tryAgain negotiates what the cluster was held for, or says for how many nodes its first plan waits.
-func (m *Machine) tryAgain(cause events.Event) []events.Event {
+func (m *Machine) tryAgain() {
 	m.state.Hold.Seconds = 0 // who joins next, after all who joined are gone, has the time begin anew
 	m.state.Recall.Gathered = m.isForgotten() && m.state.Recall.Gathers
 	m.state.Recall.Few.Patient = m.state.Recall.Few.Plan != ""
 	if m.lacks() <= 0 {
-		return m.openNext(cause)
+		m.openNext()
+		return
 	}
 	if _, lacks := m.lastStep(); lacks {
-		return m.awaitOthers(cause)
+		m.awaitOthers()
+		return
 	}
 	wanted := fmt.Sprintf("the job needs at least %d", m.state.Job.LeastNodes())
 	if m.settings.StartNodes > m.state.Job.LeastNodes() {
 		wanted = fmt.Sprintf("the first plan is to have %d (REKNIT_START_NODES)", m.settings.StartNodes)
 	}
-	return m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))(cause)
+	m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))()
 }
 
 // takeJob makes the job of a node that joins the cluster's, where there is no plan, or training begins anew, and nobody else waits for one:

@@ -21,27 +21,28 @@ type stored struct {
 }
 
 // stopRequested has all who train leave. A step that broke before is mended first.
-func (m *Machine) stopRequested(cause events.Event, request events.StopRequest) []events.Event {
+func (m *Machine) stopRequested(request events.StopRequest) {
 	if reason := m.cannotStop(); reason != "" {
-		return []events.Event{m.refuseStop(cause, reason)}
+		m.refuseStop(reason)
+		return
 	}
 	m.state.Stopping = inShort(request.Reason)
 	if under := m.state.Negotiation; under != nil && under.Opening.Stop {
-		return nil // what is under way answers it: begun anew, it would never end where somebody asks each minute
+		return // what is under way answers it: begun anew, it would never end where somebody asks each minute
 	}
 	m.state.Together = 0 // all leave in one change
 	for _, node := range slices.Sorted(maps.Keys(m.state.Members)) {
 		if !leaves(m.state.Pending, node) {
 			m.state.Pending = append(m.state.Pending,
-				events.Change{Kind: events.ChangeLeave, Node: node, Cause: cause.ID, Reason: m.state.Stopping})
+				events.Change{Kind: events.ChangeLeave, Node: node, Cause: m.cause.ID, Reason: m.state.Stopping})
 		}
 	}
-	return m.negotiate(cause, protocol.Urgent)
+	m.negotiate(protocol.Urgent)
 }
 
-func (m *Machine) refuseStop(cause events.Event, reason string) events.Event {
+func (m *Machine) refuseStop(reason string) {
 	m.state.Stopping = ""
-	return m.speaker.Say(cause, events.StopRefused, m.settings.Cluster, &events.StopRefusal{Reason: reason})
+	m.say(events.StopRefused, m.settings.Cluster, &events.StopRefusal{Reason: reason})
 }
 
 // cannotStop says why training cannot stop without a loss; empty where it can.
@@ -75,22 +76,22 @@ func (m *Machine) allLeaveBut(one string) bool {
 }
 
 // lastSnapshot tells at which step all stop, of which they write a snapshot.
-func (m *Machine) lastSnapshot(cause events.Event) []events.Event {
+func (m *Machine) lastSnapshot() {
 	under := m.state.Negotiation
 	under.enter(protocol.Stopping)
-	asked := m.say(cause, events.SnapshotRequested, &events.SnapshotRequest{
+	m.say(events.SnapshotRequested, under.ID, &events.SnapshotRequest{
 		Negotiation: under.ID, Step: under.StopStep, Unchanged: m.state.Job.Unchanged(),
 	})
-	return append([]events.Event{asked}, m.stopOnceStored(cause)...)
+	m.stopOnceStored()
 }
 
 // snapshotWritten notes which units of the last snapshot are written, and that the node has made that step.
-func (m *Machine) snapshotWritten(cause events.Event, part events.SnapshotPart) []events.Event {
+func (m *Machine) snapshotWritten(part events.SnapshotPart) {
 	if _, was := m.before(part.Node); was && part.Plan == m.state.PlanDigest {
 		m.begun(part.Step)
 	}
 	if part.Tier == memoryTier || !m.isLast(part.Node, part.Step, part.Plan) {
-		return nil
+		return
 	}
 	under := m.state.Negotiation
 	if under.Wrote == nil { // a memory with none of them was read
@@ -99,7 +100,7 @@ func (m *Machine) snapshotWritten(cause events.Event, part events.SnapshotPart) 
 	for unit := range events.Each(part.Units) {
 		under.Wrote[unit] = true
 	}
-	return m.madeLast(cause, part.Node, m.state.generation(), part.Step)
+	m.madeLast(part.Node, m.state.generation(), part.Step)
 }
 
 // The tiers of snapshots.
@@ -110,14 +111,14 @@ const (
 )
 
 // snapshotCompleted stops training where the snapshot is that of the step at which all stop. A slower tier completes older ones meanwhile.
-func (m *Machine) snapshotCompleted(cause events.Event, snapshot events.CompleteSnapshot) []events.Event {
+func (m *Machine) snapshotCompleted(snapshot events.CompleteSnapshot) {
 	last := m.state.Stored
 	isOlder := last.Plan == snapshot.Plan && snapshot.Step < last.Step || last.Plan == m.state.PlanDigest && last.Plan != snapshot.Plan
 	if snapshot.Tier == memoryTier || isOlder || m.isStored() {
-		return nil
+		return
 	}
 	m.state.Stored = stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
-	return m.stopOnceStored(cause)
+	m.stopOnceStored()
 }
 
 // isStored reports whether the snapshot of the step at which all stop is complete, or nobody needs one.
@@ -128,19 +129,19 @@ func (m *Machine) isStored() bool {
 }
 
 // stopOnceStored says that training has stopped, once the snapshot of that step is complete and all have made it.
-func (m *Machine) stopOnceStored(cause events.Event) []events.Event {
+func (m *Machine) stopOnceStored() {
 	switch {
 	case !m.isStored():
-		return nil
+		return
 	case len(m.behind()) > 0:
 		m.state.Negotiation.Round = 1 // they have time from here on
-		return nil
+		return
 	}
-	return m.stop(cause)
+	m.stop()
 }
 
 // stop says that training has stopped, and who did not tell that it made the last step.
-func (m *Machine) stop(cause events.Event) []events.Event {
+func (m *Machine) stop() {
 	under := m.state.Negotiation
 	stop := events.JobStop{
 		Generation: m.state.generation(), Step: under.StopStep, Plan: m.state.PlanDigest,
@@ -149,27 +150,23 @@ func (m *Machine) stop(cause events.Event) []events.Event {
 	if !m.state.Job.Unchanged() {
 		stop.Tier = m.state.Stored.Tier
 	}
-	said := []events.Event{
-		m.speaker.Say(cause, events.TrainingStopped, m.settings.Cluster, &stop), // first: who heard of the abort alone would train on
-		m.speaker.Say(cause, events.Aborted, under.ID, &events.Abort{Negotiation: under.ID, Generation: under.Opening.Generation,
-			Reason: stop.String()}),
-	}
-	m.halt(&stop, cause.Logged)
-	return said
+	m.say(events.TrainingStopped, m.settings.Cluster, &stop) // first: who heard of the abort alone would train on
+	m.say(events.Aborted, under.ID, &events.Abort{Negotiation: under.ID, Generation: under.Opening.Generation,
+		Reason: stop.String()})
+	m.halt(&stop, m.cause.Logged)
 }
 
 // stopped hears its own word that training has stopped. One that has lost its memory learns so.
-func (m *Machine) stopped(cause events.Event, stop events.JobStop) []events.Event {
+func (m *Machine) stopped(stop events.JobStop) {
 	if known := m.state.Stop; known != nil && known.Generation == stop.Generation {
-		m.state.EndTold = cause.Logged
-		return nil
+		m.state.EndTold = m.cause.Logged
+		return
 	}
-	isNews := m.state.Stop == nil && len(m.state.Members) > 0 && m.state.Committed.Before(cause.Logged)
+	isNews := m.state.Stop == nil && len(m.state.Members) > 0 && m.state.Committed.Before(m.cause.Logged)
 	if isNews && m.state.generation() == stop.Generation {
-		m.halt(&stop, cause.Time) // it may be told again, days later
-		m.state.EndTold = cause.Logged
+		m.halt(&stop, m.cause.Time) // it may be told again, days later
+		m.state.EndTold = m.cause.Logged
 	}
-	return nil
 }
 
 // halt forgets all who trained: they end, and nobody waits for their processes. Later joiners go on from the snapshot. Earlier failures are
@@ -202,40 +199,38 @@ const restartTime = startSeconds * time.Second
 
 // hasStopped says that training has stopped to a node that was only starting its script again while the others stopped: its agent was
 // started before, or holds a part of the state where nobody knows since when it runs. Empty for one that is started on purpose since.
-func (m *Machine) hasStopped(cause events.Event, join events.Join) string {
+func (m *Machine) hasStopped(join events.Join) string {
 	stop, past := m.state.Stop, join.Trained
 	switch {
 	case stop == nil:
 		return ""
-	case join.AgentSeconds > 0 && !cause.Logged.Add(-seconds(join.AgentSeconds)).Before(m.state.Ended):
+	case join.AgentSeconds > 0 && !m.cause.Logged.Add(-seconds(join.AgentSeconds)).Before(m.state.Ended):
 		return ""
-	case join.AgentSeconds == 0 && (past == nil || past.Generation > stop.Generation || cause.Logged.Sub(m.state.Ended) > restartTime):
+	case join.AgentSeconds == 0 && (past == nil || past.Generation > stop.Generation || m.cause.Logged.Sub(m.state.Ended) > restartTime):
 		return ""
 	}
 	return stop.String()
 }
 
 // callOff has training go on that was to stop, and tells all who asked.
-func (m *Machine) callOff(cause events.Event, reason string) []events.Event {
-	var said []events.Event
+func (m *Machine) callOff(reason string) {
 	if m.state.Stopping != "" {
-		said = append(said, m.refuseStop(cause, reason))
+		m.refuseStop(reason)
 	}
-	return append(said, m.refuseChanges(reason, func(change events.Change) bool { return change.Kind == events.ChangeLeave })(cause)...)
+	m.refuseChanges(reason, func(change events.Change) bool { return change.Kind == events.ChangeLeave })()
 }
 
 // heldInstead calls a stop off because training stands still.
-func (m *Machine) heldInstead(cause events.Event, reason string) []events.Event {
+func (m *Machine) heldInstead(reason string) {
 	if m.state.Stopping == "" {
-		return nil
+		return
 	}
-	said := []events.Event{m.refuseStop(cause, "training stands still: "+reason)}
+	m.refuseStop("training stands still: " + reason)
 	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
 		if change.Kind == events.ChangeLeave {
-			said = append(said, m.refuseChange(cause, change, "training stands still: "+reason)...)
+			m.refuseChange(change, "training stands still: "+reason)
 			m.undo(change)
 		}
 		return change.Kind == events.ChangeLeave
 	})
-	return said
 }

@@ -13,39 +13,41 @@ import (
 const mostBlame = 3
 
 // transfer commits at once where nothing has to move, and has the units moved while all are paused otherwise.
-func (m *Machine) transfer(cause events.Event) []events.Event {
+func (m *Machine) transfer() {
 	under := m.state.Negotiation
 	if len(under.Plan.Migration.Transfers) == 0 {
-		return m.commit(cause)
+		m.commit()
+		return
 	}
 	under.enter(protocol.Transferring)
-	return []events.Event{m.say(cause, events.Scheduled, &events.Schedule{
+	m.say(events.Scheduled, under.ID, &events.Schedule{
 		Negotiation: under.ID, StopStep: under.StopStep, Plan: *m.finalPlan(),
-	})}
+	})
 }
 
-func (m *Machine) restored(cause events.Event, completion events.Completion) []events.Event {
+func (m *Machine) restored(completion events.Completion) {
 	if m.under(completion.Negotiation, protocol.Transferring) == nil {
-		return nil
+		return
 	}
-	return m.commit(cause)
+	m.commit()
 }
 
-func (m *Machine) transferFailed(cause events.Event, failure events.Failure) []events.Event {
+func (m *Machine) transferFailed(failure events.Failure) {
 	under := m.under(failure.Negotiation, protocol.PreCopying, protocol.Transferring)
 	switch {
-	case under == nil || !concerns(under.Plan, cause.Source):
-		return nil
+	case under == nil || !concerns(under.Plan, m.cause.Source):
+		return
 	case under.Phase == protocol.PreCopying:
-		return m.prepare(cause) // what is wrong shows where all are paused
+		m.prepare() // what is wrong shows where all are paused
+		return
 	}
-	return m.retry(cause, "transfer failed: "+failure.Reason, m.toBlame(cause, failure))
+	m.retry("transfer failed: "+failure.Reason, m.toBlame(failure))
 }
 
 // retry plans a transfer anew. Nobody is to blame where the hub is. A node that was to blame again and again is given up, if the others can
 // do without what it holds. So is a node that alone tells of failures again and again, whomever it blames. Otherwise the cluster holds
 // after a bounded number of attempts.
-func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []events.Event {
+func (m *Machine) retry(reason string, blamed ...string) {
 	m.noteMisread(blamed)
 	var tired []string
 	for _, node := range m.spare(blamed...) {
@@ -57,24 +59,28 @@ func (m *Machine) retry(cause events.Event, reason string, blamed ...string) []e
 	}
 	if len(tired) > 0 {
 		m.state.Tellers = nil
-		return m.giveUp(cause, tired, fmt.Sprintf("%d transfers failed by its fault, the last: %s", mostBlame, reason), false)
+		m.giveUp(tired, fmt.Sprintf("%d transfers failed by its fault, the last: %s", mostBlame, reason), false)
+		return
 	}
-	m.state.Tellers = append(m.state.Tellers, cause.Source)
+	m.state.Tellers = append(m.state.Tellers, m.cause.Source)
 	if len(m.state.Tellers) < m.settings.AttemptsLimit {
-		return m.abort(cause, reason, m.openNext)
+		m.abort(reason, m.openNext)
+		return
 	}
 	tellers := slices.Compact(m.state.Tellers)
 	m.state.Tellers = nil
 	if node, isNode := strings.CutPrefix(tellers[0], events.NodeSource("")); isNode && len(tellers) == 1 && len(m.spare(node)) == 1 {
-		return m.giveUp(cause, []string{node}, fmt.Sprintf("it alone says that transfers fail, %d in a row, the last: %s",
+		m.giveUp([]string{node}, fmt.Sprintf("it alone says that transfers fail, %d in a row, the last: %s",
 			m.settings.AttemptsLimit, reason), false)
+		return
 	}
 	if _, last := protocol.Spare(m.state.placed(), blamed); len(last) > 0 {
 		reason += fmt.Sprintf(". %s alone has what others need, and is never given up for that: mend it, or end its script and its agent. "+
 			"Once it has ended, training goes on from what others have, or holds until: reknit cluster reset", named(last, itself))
-		return m.abort(cause, reason, m.hold(reason, last...))
+		m.abort(reason, m.hold(reason, last...))
+		return
 	}
-	return m.abort(cause, reason, m.hold(reason))
+	m.abort(reason, m.hold(reason))
 }
 
 // spare returns the nodes without which the others can go on: what they hold other members hold. A claim spares no last holder: it may be

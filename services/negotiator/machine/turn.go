@@ -50,24 +50,24 @@ func (m *Machine) lived(node string, now time.Time) float64 {
 
 // takeTurn has a node that failed again and again wait, and says until when; a node that need not wait is told nothing.
 // A cluster that waits for the node takes it at once, and so does one that has no plan to lose or nobody to train it.
-func (m *Machine) takeTurn(cause events.Event, node string) []events.Event {
+func (m *Machine) takeTurn(node string) {
 	failed := m.state.Failed[node]
 	wait := merit.Wait(failed.Count)
 	reason := fmt.Sprintf("it failed %.0f times lately: who fails again and again waits longer each time", failed.Count)
-	if merit.Forgotten(cause.Logged.Sub(failed.Last).Seconds()) {
+	if merit.Forgotten(m.cause.Logged.Sub(failed.Last).Seconds()) {
 		wait, failed = 0, failures{}
 	}
-	if others, of := m.failedStarts(m.state.Joiners[node], cause.Logged); !failed.Sound && others > wait {
+	if others, of := m.failedStarts(m.state.Joiners[node], m.cause.Logged); !failed.Sound && others > wait {
 		wait, reason = others, "processes "+of+" fail again and again soon after they come: those that come wait longer each time"
 	}
 	nobody := m.state.Hold.Active && len(m.state.Members) == 0
 	if wait == 0 || m.state.Plan == nil || nobody || m.awaits(node) || m.isExpected(node) {
-		return nil
+		return
 	}
 	joiner := m.state.Joiners[node]
-	joiner.NotBefore = cause.Logged.Add(seconds(wait))
-	return []events.Event{m.speaker.Say(cause, events.JoinDelayed, node, &events.JoinDelay{
+	joiner.NotBefore = m.cause.Logged.Add(seconds(wait))
+	m.say(events.JoinDelayed, node, &events.JoinDelay{
 		Node: node, Incarnation: joiner.Incarnation, Seconds: wait,
 		Reason: reason,
-	})}
+	})
 }
