@@ -7,7 +7,8 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
-// unapproved refuses who joins without the approval that the admission policy asks for, once all have consented, and reports whether somebody was.
+// unapproved has those refused who join without the approval that the admission policy asks for, once all have consented, and reports
+// whether there are any.
 // Joiners that are listed, and all other changes, are negotiated anew without those refused. A node with a place in the plan in force was
 // approved of when it got the place. It may hold what the others lack.
 func (m *Machine) unapproved() bool {
@@ -21,8 +22,8 @@ func (m *Machine) unapproved() bool {
 	}
 	for _, change := range under.Opening.Changes {
 		if reason := lacks(change); reason != "" {
-			m.abort(change.Node+" may not join: "+reason,
-				m.refuseChanges(reason, func(other events.Change) bool { return lacks(other) != "" }))
+			m.ends(change.Node + " may not join: " + reason)
+			m.refusing(reason, func(other events.Change) bool { return lacks(other) != "" })
 			return true
 		}
 	}

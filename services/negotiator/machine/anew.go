@@ -111,14 +111,9 @@ func (m *Machine) resetRequested(request events.ResetRequest) {
 	}
 	m.refuseGivers()
 	m.say(events.TrainingReset, m.settings.Cluster, m.state.Reset)
-	switch {
-	case isRepeated:
-		return // what is under way answers it
-	case m.state.Negotiation != nil:
+	if !isRepeated { // else what is under way answers it
 		m.renew()
-		return
 	}
-	m.openNext()
 }
 
 // resetOf returns what a reset gives up: how far training had come, and who may live and train on.

@@ -16,13 +16,6 @@ type back struct {
 	Forgone []string `json:"forgone"`          // nodes that may hold a newer step and were waited for in vain
 }
 
-// lack is that there is no step to go on from, or an older one only and the newer one is waited for.
-type lack struct {
-	reason  string
-	awaits  []string
-	seconds float64 // until the older step is taken; zero: there is none
-}
-
 // resumePoint returns the step from which all go on: the newest of which those who take part have every unit. It is an
 // older step if none of them trained that one, or if there is none. The older step is returned once no node can bring a
 // newer one, or none did for as long as it is worth waiting. Until then resumePoint returns what lacks.

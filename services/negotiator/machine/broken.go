@@ -81,7 +81,7 @@ func (m *Machine) inStep(broken events.BrokenStep) bool {
 	return broken.Generation < plan.Generation || placed && broken.Step >= plan.ResumeStep
 }
 
-// rest ends the negotiation of a step that broke where steps break again and again and training does not get on. The others go on without
+// rest has the negotiation of a step that broke end where steps break again and again and training does not get on. The others go on without
 // the node that seems to be at fault, if they can do without what it holds. Each of these steps counts as a failure of that node, so that
 // it is not back at once. Otherwise the cluster holds, each time for longer, but for no longer than that went on: a change has it tried
 // again sooner. It reports whether it ended.
@@ -93,7 +93,8 @@ func (m *Machine) rest(resume uint64) bool {
 	known := &m.state.Breaks
 	least, stuck := m.settings.HoldTime.Seconds(), m.cause.Logged.Sub(known.Since).Seconds()
 	if tie := m.tie(); tie != "" {
-		m.abort(tie, m.holdFor(protocol.Grown(least, known.InARow-1), tie))
+		m.ends(tie)
+		m.stuckFor(protocol.Grown(least, known.InARow-1), tie)
 		return true
 	}
 	for _, tired := range known.suspects(node) {
@@ -115,7 +116,8 @@ func (m *Machine) rest(resume uint64) bool {
 	reason := fmt.Sprintf("steps broke %d times and training did not get past step %d, the last: %s",
 		known.InARow, known.Step, known.Reason)
 	seconds := min(max(least, stuck), protocol.Grown(least, known.InARow-mostRetries))
-	m.abort(reason, m.holdFor(seconds, reason))
+	m.ends(reason)
+	m.stuckFor(seconds, reason)
 	return true
 }
 

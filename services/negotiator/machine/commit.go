@@ -76,7 +76,7 @@ func (m *Machine) commit() {
 	clear(m.state.Fallen)
 	clear(m.state.Misread)
 	m.state.Bids = nil
-	m.openNext()
+	m.agenda.opens = true
 }
 
 // finalPlan fills in what only the negotiator knows.
@@ -122,63 +122,4 @@ func (m *Machine) nodesOf(under *negotiation) []events.Member {
 		}
 	}
 	return nodes
-}
-
-// abort ends the negotiation under way without a plan, and goes on with what comes after; its changes stay pending.
-// Trainers that promised to stop are free again, unless another negotiation follows at once.
-func (m *Machine) abort(reason string, after func()) {
-	under := m.state.Negotiation
-	news := under.Opening.Abandon && m.mayMend(under, m.cause.Logged)
-	m.state.Negotiation = nil
-	at := len(m.said)
-	after()
-	if news && m.state.Hold.Active { // who came may have what is missing
-		again := len(m.said)
-		m.openNext()
-		if len(m.said) > again { // then the hold is over, or is told anew; what else was said stays said
-			followed := slices.Clone(m.said[at:again])
-			followed = slices.DeleteFunc(followed, func(said events.Event) bool { return said.Kind == events.ClusterHeld })
-			m.said = slices.Replace(m.said, at, again, followed...)
-		}
-	}
-	if m.state.Negotiation == nil && !m.state.Hold.Active {
-		clear(m.state.Busy) // the next negotiation is about something else
-	}
-	aborted := m.speaker.Say(m.cause, events.Aborted, under.ID, &events.Abort{
-		Negotiation: under.ID, Generation: under.Opening.Generation, Reason: reason, Superseded: m.state.Negotiation != nil,
-	})
-	m.said = slices.Insert(m.said, at, aborted)
-}
-
-// mayMend reports whether a change that is due came during a negotiation and may bring what that lacked. A leave brings nothing: one of the
-// last node would have the same negotiation opened again at once, thirty times a second (seed 107 of the simulator).
-func (m *Machine) mayMend(under *negotiation, now time.Time) bool {
-	return slices.ContainsFunc(m.due(now), func(change events.Change) bool {
-		return change.Kind != events.ChangeLeave && !slices.Contains(under.Opening.Changes, change)
-	})
-}
-
-// hold says that nothing can be done until the world changes, and for whom the cluster waits; it is tried again from
-// time to time, with all that is asked for: who joins may bring what is missing.
-func (m *Machine) hold(reason string, awaits ...string) func() {
-	return func() {
-		clear(m.state.Misread)
-		m.state.Together = 0
-		m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1, Awaits: awaits}
-		m.sayHeld(reason, awaits)
-		m.heldInstead(reason)
-	}
-}
-
-// holdFor holds until something changes, and for so many seconds at most; zero: until the next retry.
-func (m *Machine) holdFor(seconds float64, reason string, awaits ...string) func() {
-	return func() {
-		m.hold(reason, awaits...)()
-		m.state.Hold.Seconds = seconds
-	}
-}
-
-func (m *Machine) sayHeld(reason string, awaits []string) {
-	held := &events.Hold{Reason: reason, Awaits: awaits, Step: m.state.Poison.Held}
-	m.say(events.ClusterHeld, m.settings.Cluster, held)
 }

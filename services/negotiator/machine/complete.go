@@ -86,27 +86,10 @@ func (m *Machine) digested(digests events.Digests) {
 		m.state.Finals = &finals{Nodes: map[string]bool{}, Units: map[int]string{}}
 	}
 	m.state.Finals.take(digests, m.state.Plan.UnitsOf(digests.Node))
-	m.complete()
 }
 
-// complete says that the job is done, once it is, and ends all that is asked for or under way. It reports whether the job is done.
-func (m *Machine) complete() bool {
-	nodes := m.made()
-	if len(nodes) == 0 {
-		return false
-	}
-	m.state.Complete = &events.JobEnd{
-		Generation: m.state.generation(), Step: m.state.Finals.Step, Nodes: nodes,
-		Digest: m.state.Finals.digest(m.state.Job.Units()), Differ: m.state.Finals.differ(),
-	}
-	if m.state.Negotiation != nil {
-		m.abort("the job is complete", func() {})
-	}
-	m.say(events.TrainingCompleted, m.settings.Cluster, m.state.Complete)
-	m.refuseAll()
-	m.conclude(m.cause.Logged, m.cause.Logged)
-	return true
-}
+// isMade reports whether the job is done.
+func (m *Machine) isMade() bool { return len(m.made()) > 0 }
 
 // conclude drops all that somebody waits for: the job has ended, which was logged last at a time.
 func (m *Machine) conclude(ended, told time.Time) {

@@ -10,45 +10,9 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// openNext opens a negotiation of the changes that are due, if there are any and enough nodes that train one job.
-func (m *Machine) openNext() {
-	m.elect()
-	m.extend()
-	m.openDue()
-}
-
-func (m *Machine) openDue() {
-	changes := m.due(m.cause.Logged)
-	switch {
-	case len(changes) == 0:
-		m.heed()
-		return
-	case m.regroups():
-		return
-	case m.awaitsTold(m.cause.Logged):
-		m.holdTold()
-		return
-	case m.state.Poison.Held != nil && !m.mayBegin(): // else nobody has a state that it could cost
-		m.holdStep()
-		return
-	case m.isOutdone():
-		m.holdOlder()
-		return
-	case m.lacks() > 0:
-		if m.state.Hold.Seconds > gatherSeconds {
-			m.state.Hold.Seconds = 0 // whoever came since says what the others wait for
-		}
-		m.gather(gatherSeconds)
-		return
-	case len(m.state.after(changes)) == 0:
-		m.lastOnes(changes)
-		return
-	}
-	m.open(changes, false)
-}
-
 // open opens a negotiation of changes. After one that stops training no plan follows.
 func (m *Machine) open(changes []events.Change, stop bool) {
+	m.agenda.lack = nil
 	m.state.Hold.Active, m.state.Hold.Older, m.state.Hold.Seconds, m.state.Hold.Awaits = false, false, 0, nil
 	m.state.Paused = m.mustPause(changes)
 	if m.state.Paused && m.state.Stopped.IsZero() {
@@ -71,10 +35,6 @@ func (m *Machine) open(changes []events.Change, stop bool) {
 	under.Opening.Snapshots = asks && len(under.Opening.Recalls) == 0 && m.readers(changes)
 	m.state.Negotiation = under
 	m.say(events.NegotiationOpened, under.ID, &under.Opening)
-	if len(under.Opening.Recalls) > 0 {
-		return
-	}
-	m.askEarly()
 }
 
 // nameOf names a negotiation by what brought it about and when that was stored. A request that is said again after half an hour has its old
@@ -84,19 +44,19 @@ func nameOf(generation uint64, cause events.Event) string {
 	return fmt.Sprintf("g%d-%.12s", generation, strings.TrimPrefix(digest, "sha256:"))
 }
 
-// askEarly asks the planner while the members still consent: at once where all stand still, and where no link is measured
-// that the plan might hang on; else once those have consented who measure.
-func (m *Machine) askEarly() {
+// mayAskPlanner reports whether the planner is to be asked now. While the members still consent it is: at once where all stand still, and
+// where no link is measured that the plan might hang on; else once those have consented who measure.
+func (m *Machine) mayAskPlanner() bool {
 	under := m.state.Negotiation
-	if under.Asked || under.Outdated || under.Opening.Stop || under.measures() && !under.Opening.Abandon {
-		return
+	switch {
+	case under == nil || under.Asked:
+		return false
+	case under.Phase != protocol.Consenting:
+		return under.Phase == protocol.Planning
+	case under.Outdated || under.Opening.Stop || len(under.Opening.Recalls) > 0:
+		return false
 	}
-	m.askPlanner()
-}
-
-func (m *Machine) askPlanner() {
-	m.state.Negotiation.Asked = true
-	m.say(events.PlanRequested, m.state.Negotiation.ID, m.planRequest())
+	return under.Opening.Abandon || !under.measures()
 }
 
 // measures reports whether an end of a link that is to be measured has not consented yet.
@@ -110,38 +70,6 @@ func (n *negotiation) measures() bool {
 		}
 	}
 	return false
-}
-
-// lastOnes answers when nobody would be left. A node that waits for its turn to join has it now, because there is nobody whom it could
-// stop. A step that broke is mended before all leave. All together may leave where they can write a snapshot; else they may not: the state
-// would be lost.
-func (m *Machine) lastOnes(changes []events.Change) {
-	if m.allTurns() {
-		m.openNext()
-		return
-	}
-	if len(m.state.Members) == 0 {
-		m.callBack()
-		m.hold(m.nobodyLeft(), m.livingOf(nil)...)()
-		return
-	}
-	pressing := slices.DeleteFunc(slices.Clone(changes), func(change events.Change) bool { return !urgent(change) })
-	reason := m.cannotStop()
-	if reason == "" && m.state.Paused {
-		reason = "a step was given up, and no plan follows"
-	}
-	switch {
-	case len(pressing) > 0:
-		m.open(pressing, false)
-		return
-	case reason == "":
-		m.open(changes, true)
-		return
-	case m.state.Stopping != "":
-		m.callOff(reason)
-		return
-	}
-	m.callOff("no node would be left to hold the layers, and training cannot stop with a snapshot: " + reason)
 }
 
 // callBack has those who are on their way out ask for a place again, and claim what they hold: nobody is left to go on
@@ -224,20 +152,6 @@ func (m *Machine) consented(consent events.Consent) {
 	under.Consents[consent.Node] = consent
 	delete(m.state.Busy, busyKey(protocol.Consenting, consent.Node))
 	m.answered(consent.Node)
-	if m.awaitsAnswers() {
-		m.askEarly()
-		return
-	}
-	m.allConsented()
-}
-
-// allConsented goes on once nobody has to consent any more.
-func (m *Machine) allConsented() {
-	if m.awaitsAnswers() {
-		return
-	}
-	m.tellMeasured()
-	m.goOn()
 }
 
 // tellMeasured tells the monitor what members measured, once. It need not hear each consent for that, of which there are
@@ -256,34 +170,13 @@ func (m *Machine) tellMeasured() {
 	m.say(events.LinksMeasured, m.state.Negotiation.ID, told)
 }
 
-// goOn does what follows the last consent.
-func (m *Machine) goOn() {
-	under := m.state.Negotiation
-	if under.Outdated || under.Opening.Begins != m.mayBegin() {
-		m.renew()
-		return
-	}
-	if m.unapproved() {
-		return
-	}
-	if under.Opening.Stop {
-		m.prepare()
-		return
-	}
-	under.enter(protocol.Planning)
-	if under.Asked {
-		m.restore()
-		return
-	}
-	m.askPlanner()
-}
-
-// objected ends a negotiation that a member does not accept. The changes that it objects to are refused, or else all
+// objected hears that a member does not accept a negotiation. The changes that it objects to are refused, or else all
 // that can be. A member that objects to what nobody can refuse is given up: others must not wait for it.
 func (m *Machine) objected(consent events.Consent) {
 	under, reason := m.state.Negotiation, consent.Node+" does not consent: "+consent.Reason
 	if under.Opening.Stop {
-		m.abort(reason, func() { m.callOff(reason) })
+		m.ends(reason)
+		m.agenda.calledOff = reason
 		return
 	}
 	meant := objectedBy(consent, under.Opening.Changes)
@@ -295,15 +188,15 @@ func (m *Machine) objected(consent events.Consent) {
 	if len(asked) == 0 {
 		spare, last := protocol.Spare(m.state.placed(), []string{consent.Node})
 		if len(last) > 0 {
-			m.abort(reason, m.hold(reason, last...))
+			m.ends(reason)
+			m.stuck(reason, last...)
 			return
 		}
 		m.giveUp(spare, "does not consent to what cannot be refused: "+consent.Reason, false)
 		return
 	}
-	m.abort(reason, m.refuseChanges("not accepted: "+reason, func(change events.Change) bool {
-		return slices.Contains(asked, change)
-	}))
+	m.ends(reason)
+	m.refusing("not accepted: "+reason, func(change events.Change) bool { return slices.Contains(asked, change) })
 }
 
 // objectedBy tells which changes a member objects to: the joins that it names, else what it takes part in itself. A member that joins

@@ -29,7 +29,6 @@ func (m *Machine) madeLast(node string, generation, step uint64) {
 		under.Made = map[string]bool{}
 	}
 	under.Made[node] = true
-	m.stopOnceStored()
 }
 
 // madeBefore has all count as having made the last step whose units are all written, where a build of before December 2026 remembers what
@@ -155,7 +154,8 @@ func (m *Machine) lateSnapshot(how string) {
 			" had to write, whose agents' logs say why"
 	}
 	reason += "; training goes on: mend that and ask again, or two signals within 10 s to each agent end the job without a snapshot"
-	m.abort(reason, func() { m.callOff(reason) })
+	m.ends(reason)
+	m.agenda.calledOff = reason
 }
 
 // cannotBeWritten is how a snapshot is for which nobody needs to wait.

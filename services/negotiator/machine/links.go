@@ -54,7 +54,7 @@ func (m *Machine) cannot(request events.LinkRequest, cut bool) string {
 // linkMeasured keeps how good a link is, and heeds what that changes.
 func (m *Machine) linkMeasured(measured events.Measurement) {
 	m.noteLink(measured)
-	m.heed()
+	m.agenda.heeds = true
 }
 
 // noteLink keeps how good a link is while both its ends are known.

@@ -81,7 +81,7 @@ func (m *Machine) awaitOthers() {
 		"that had a place: start the others. In %.0f s it has %[1]d again. If so many do not come any more: reknit cluster reset "+
 		"--from-snapshot", m.state.Job.Steps, says[1:], placed, wait)
 	away := slices.DeleteFunc(placedBy(m.state.Plan), func(node string) bool { return m.state.Joiners[node] != nil })
-	m.holdFor(wait, events.Brief(reason), away...)()
+	m.stuckFor(wait, events.Brief(reason), away...)
 }
 
 // extend has a job that was stopped end as those say who wait, once that is decided, and refuses the others.

@@ -29,8 +29,9 @@ type Machine struct {
 	speaker  events.Speaker
 	state    state
 
-	cause events.Event   // that is handled: what is said is said because of it
-	said  []events.Event // because of it, in order
+	cause  events.Event   // that is handled: what is said is said because of it
+	said   []events.Event // because of it, in order
+	agenda agenda         // what it calls for and is not decided yet
 
 	// The fields below are not remembered: a restarted negotiator gives everybody the full time again.
 	waits  waiting
@@ -94,7 +95,7 @@ var handlers = events.Handlers[*Machine]{
 	events.TrainingReset:       handling((*Machine).begunAnew),
 }
 
-// handling is what a machine does that hears a payload: it says what there is to say.
+// handling has a machine hear a payload. It decides nothing: see advance.
 func handling[T any, P interface {
 	*T
 	events.Payload
@@ -111,7 +112,7 @@ func (m *Machine) Hears() []events.Kind { return handlers.Kinds() }
 // Handle takes one event and returns what is to be said because of it.
 func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	m.state.Heard, m.since = event.Logged, 0
-	m.cause, m.said = event, nil
+	m.cause, m.said, m.agenda = event, nil, agenda{}
 	if !slices.Contains(measurements, event.Kind) {
 		m.looked = false
 		defer func() { m.looked = false }()
@@ -120,8 +121,11 @@ func (m *Machine) Handle(event events.Event) ([]events.Event, error) {
 	if m.state.Complete != nil {
 		hears = afterwards
 	}
-	_, err := hears.Handle(m, event)
-	return m.said, err
+	if _, err := hears.Handle(m, event); err != nil {
+		return nil, err
+	}
+	m.advance()
+	return m.said, nil
 }
 
 // under returns the negotiation under way if it is the one named and in the phase expected. Anything else is a late or

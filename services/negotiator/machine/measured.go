@@ -20,6 +20,7 @@ const worthPlanning = 1.0 / 8
 // lately has the next one put off: it may be noise. O(nodes) for each node that waits whose links were measured or suffice, or for
 // each that waits after another event than a measurement; and O(links) where a link of the ring is slow.
 func (m *Machine) heed() {
+	m.agenda.heeds = false
 	plan := m.state.Plan
 	if plan == nil || plan.Kind != events.DataParallel || m.state.Negotiation != nil || m.state.Hold.Active || m.state.Paused {
 		return

@@ -55,9 +55,18 @@ type reduces struct {
 // measure has the machine hear of a link, and returns what it negotiates. The plan is committed as it was.
 func (r *reduces) measure(from, to string, rate, off float64) []events.Change {
 	r.t.Helper()
-	said := r.machine.linkMeasured(events.Event{ID: r.now.String(), Logged: r.now}, events.Measurement{
-		From: from, To: to, RoundTripSeconds: 0.001, BandwidthBytesPerSecond: rate, Uncertainty: off})
-	return r.opened(said)
+	return r.opened(hearing(r.machine, events.Event{ID: r.now.String(), Logged: r.now}, func() {
+		r.machine.linkMeasured(events.Measurement{
+			From: from, To: to, RoundTripSeconds: 0.001, BandwidthBytesPerSecond: rate, Uncertainty: off})
+	}))
+}
+
+// hearing has a machine hear what a handler is called with, and returns what it says.
+func hearing(m *Machine, cause events.Event, hear func()) []events.Event {
+	m.cause, m.said, m.agenda = cause, nil, agenda{}
+	hear()
+	m.advance()
+	return m.said
 }
 
 func (r *reduces) opened(said []events.Event) (changes []events.Change) {
@@ -167,7 +176,10 @@ func TestALiarOpensFewerAndFewerNegotiationsAndNothingIsPutOffForGood(t *testing
 	r.machine.state.Heard = r.now
 	for range 600 {
 		for _, event := range r.machine.Tick(r.now) {
-			rang += len(r.opened(r.machine.overdue(events.Event{ID: fmt.Sprint(r.now), Logged: r.now}, must[events.Overdue](t, event))))
+			said := hearing(r.machine, events.Event{ID: fmt.Sprint(r.now), Logged: r.now}, func() {
+				r.machine.overdue(must[events.Overdue](t, event))
+			})
+			rang += len(r.opened(said))
 		}
 		r.now = r.now.Add(time.Second)
 	}
@@ -178,11 +190,14 @@ func TestALiarOpensFewerAndFewerNegotiationsAndNothingIsPutOffForGood(t *testing
 
 func TestWhoeverObjectsToWhatLinksBringAboutIsNotGivenUp(t *testing.T) {
 	r := rung(t)
-	r.machine.linkMeasured(events.Event{ID: "a", Logged: r.now}, events.Measurement{
-		From: "n1", To: "n2", RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 40e6, Uncertainty: 0.1})
+	hearing(r.machine, events.Event{ID: "a", Logged: r.now}, func() {
+		r.machine.linkMeasured(events.Measurement{
+			From: "n1", To: "n2", RoundTripSeconds: 0.001, BandwidthBytesPerSecond: 40e6, Uncertainty: 0.1})
+	})
 	under := r.machine.state.Negotiation
-	said := r.machine.consented(events.Event{ID: "b", Logged: r.now}, events.Consent{
-		Negotiation: under.ID, Node: "n3", Incarnation: "a", Reason: "not now"})
+	said := hearing(r.machine, events.Event{ID: "b", Logged: r.now}, func() {
+		r.machine.consented(events.Consent{Negotiation: under.ID, Node: "n3", Incarnation: "a", Reason: "not now"})
+	})
 	for _, event := range said {
 		if event.Kind == events.MembershipRefused {
 			t.Errorf("said %s", event.Data)
@@ -216,7 +231,9 @@ func TestAMeasurementIsHeardWithoutALookAtEveryNodeThatWaits(t *testing.T) {
 	for what, hear := range map[string]func(){
 		"of a link": func() { r.measure("t000", "w000", 100e6, 0.1) },
 		"of a step": func() {
-			r.opened(r.machine.paced(events.Event{Logged: r.now}, events.Pace{Node: "n1", Generation: r.plan.Generation, StepSeconds: 1}))
+			r.opened(hearing(r.machine, events.Event{Logged: r.now}, func() {
+				r.machine.paced(events.Pace{Node: "n1", Generation: r.plan.Generation, StepSeconds: 1})
+			}))
 		},
 	} {
 		if made := testing.AllocsPerRun(10, hear); made > 100 {

@@ -8,45 +8,6 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// pend adds a change and negotiates it.
-func (m *Machine) pend(change events.Change, urgency protocol.Urgency) {
-	change.Cause = m.cause.ID
-	m.state.Pending = append(m.state.Pending, change)
-	m.state.Hold.InARow, m.state.Together = 0, max(m.state.Together, 0) // who comes may make possible what was not
-	m.negotiate(urgency)
-}
-
-// negotiate takes up the pending changes: at once, or in place of the negotiation under way, or after it. While all stand
-// still and consent, what comes is put off until they have: a rack that dies would else end as many negotiations as it
-// has nodes, one after the other.
-func (m *Machine) negotiate(urgency protocol.Urgency) {
-	under := m.state.Negotiation
-	if m.complete() {
-		return
-	}
-	switch {
-	case under == nil:
-		m.openNext()
-		return
-	case !protocol.Supersedes(urgency, under.Phase, under.Opening.Abandon, m.state.Renewals):
-		return
-	}
-	if urgency < protocol.Urgent && !under.Outdated {
-		m.state.Renewals++
-	}
-	if under.Phase == protocol.Consenting && under.Opening.Abandon {
-		under.Outdated, under.missing = true, nil
-		m.allConsented()
-		return
-	}
-	m.renew()
-}
-
-// renew begins again with the changes that are pending now.
-func (m *Machine) renew() {
-	m.abort("the changes are others now", m.openNext)
-}
-
 // due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many
 // as are negotiated together: none where that is less than zero. A joiner that failed again and again waits.
 func (m *Machine) due(now time.Time) []events.Change {
@@ -82,24 +43,23 @@ func urgent(change events.Change) bool {
 		change.Kind == events.ChangeBroken
 }
 
-// refuseChanges drops the pending changes that match and can be refused, tells who asked, and goes on with the rest.
-func (m *Machine) refuseChanges(reason string, match func(events.Change) bool) func() {
-	return func() {
-		told := map[string]bool{} // one cause says one refusal to a node; its first request stands for the others
-		m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
-			if urgent(change) || !match(change) {
-				return false
-			}
-			if !told[change.Node] && change.Kind != events.ChangeMeasured {
-				m.refuseChange(change, reason)
-			}
-			told[change.Node] = told[change.Node] || change.Kind != events.ChangeMeasured // which nobody asked for
-			m.undo(change)
-			return true
-		})
-		m.openNext()
-	}
+// refuseThose drops the pending changes that match and can be refused, and tells who asked.
+func (m *Machine) refuseThose(reason string, match func(events.Change) bool) {
+	told := map[string]bool{} // one cause says one refusal to a node; its first request stands for the others
+	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
+		if urgent(change) || !match(change) {
+			return false
+		}
+		if !told[change.Node] && change.Kind != events.ChangeMeasured {
+			m.refuseChange(change, reason)
+		}
+		told[change.Node] = told[change.Node] || change.Kind != events.ChangeMeasured // which nobody asked for
+		m.undo(change)
+		return true
+	})
 }
+
+func isLeave(change events.Change) bool { return change.Kind == events.ChangeLeave }
 
 func (m *Machine) refuseChange(change events.Change, reason string) {
 	refusal := refusalOf(change.Kind, change.Node, reason)
@@ -137,26 +97,19 @@ func (m *Machine) impossible(failure events.Failure) {
 		return
 	}
 	asked := slices.DeleteFunc(slices.Clone(under.Opening.Changes), urgent)
+	m.ends(failure.Reason)
 	switch {
 	case under.Outdated: // who came since may make it possible
 		m.renew()
-		return
 	case m.isFirst() || m.state.Stop != nil:
-		m.abort(failure.Reason, m.hold("waiting for more nodes, or for larger ones: "+failure.Reason))
-		return
+		m.stuck("waiting for more nodes, or for larger ones: " + failure.Reason)
 	case len(asked) == 0:
-		m.abort(failure.Reason, m.hold(failure.Reason))
-		return
+		m.stuck(failure.Reason)
 	case len(asked) > 1:
 		m.state.Together = len(asked) / 2
-		m.abort(failure.Reason, m.openNext)
-		return
 	case asked[0].Kind == events.ChangeJoin && len(under.Opening.Changes) > 1: // beside what is urgent
 		m.state.Together = -1
-		m.abort(failure.Reason, m.openNext)
-		return
+	default:
+		m.refusing(failure.Reason, func(change events.Change) bool { return change == asked[0] })
 	}
-	m.abort(failure.Reason, m.refuseChanges(failure.Reason, func(change events.Change) bool {
-		return change == asked[0]
-	}))
 }

@@ -9,6 +9,11 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+func (m *Machine) askPlanner() {
+	m.state.Negotiation.Asked = true
+	m.say(events.PlanRequested, m.state.Negotiation.ID, m.planRequest())
+}
+
 func (m *Machine) planRequest() *events.PlanRequest {
 	under := m.state.Negotiation
 	nodes := m.state.after(under.Opening.Changes)
@@ -71,6 +76,12 @@ func (m *Machine) mayWait() bool {
 	return opening.Abandon && !opening.Begins && failed && !leaves && !m.state.Deferred
 }
 
+// isProposed reports whether there is a proposal and everybody has said what it holds.
+func (m *Machine) isProposed() bool {
+	under := m.state.Negotiation
+	return under.Proposal != nil && len(under.Consents) >= len(under.Opening.Members)
+}
+
 func (m *Machine) proposed(proposal events.Proposal) {
 	under := m.under(proposal.Negotiation, protocol.Consenting, protocol.Planning)
 	if under == nil {
@@ -82,7 +93,6 @@ func (m *Machine) proposed(proposal events.Proposal) {
 		return
 	}
 	under.Proposal, under.Message = &proposal, m.message(&proposal.Plan)
-	m.restore()
 }
 
 // deferred hears that waiting for the lost nodes is best. The cluster holds until one of them asks to join, anything
@@ -94,5 +104,6 @@ func (m *Machine) deferred(deferral events.Deferral) {
 		return
 	}
 	m.state.Deferred = true
-	m.abort(deferral.Reason, m.holdFor(deferral.Seconds, deferral.Reason))
+	m.ends(deferral.Reason)
+	m.stuckFor(deferral.Seconds, deferral.Reason)
 }

@@ -161,7 +161,7 @@ func addNamed(nodes *[]string, node string) bool {
 	return true
 }
 
-// poisoned holds the step from which training would go on, or one not far from it, where it seems to end whoever makes it; it reports
+// poisoned has the step from which training would go on, or one not far from it, held where it seems to end whoever makes it. It reports
 // whether it did. It does not if training begins: nothing was made that a node could lose.
 func (m *Machine) poisoned(resume uint64) bool {
 	if m.begins() {
@@ -174,17 +174,20 @@ func (m *Machine) poisoned(resume uint64) bool {
 		switch {
 		case suspect.Again && step > resume:
 			m.putOnHold(step, suspect, m.whyAgain(step, resume, suspect))
-			m.abort(known.Why, m.holdStep)
+			m.ends(known.Why)
+			m.stuck(known.Why)
 			return true
 		case m.endsAll(suspect):
 			m.putOnHold(step, suspect, m.whyHeld(step, suspect))
-			m.abort(known.Why, m.holdStep)
+			m.ends(known.Why)
+			m.stuck(known.Why)
 			return true
 		}
 		if wait := m.alone(suspect); wait > 0 {
 			reason := events.Brief(fmt.Sprintf("the trainer of %s ended in step %d, and what it held is lost. The last holder of the layers "+
 				"waits for another node for %.0f s. It ended by: %s", suspect.Died[0], step, wait, suspect.Reason))
-			m.abort(reason, m.holdFor(wait, reason))
+			m.ends(reason)
+			m.stuckFor(wait, reason)
 			return true
 		}
 	}
@@ -249,12 +252,11 @@ func (m *Machine) samplesOf(step uint64) events.Samples {
 	return events.Samples{First: m.state.Data.Position(step, batch), Count: batch}
 }
 
-// holdStep decides nothing while a step is held. It says so once, and at each retry.
-func (m *Machine) holdStep() {
+// lacksRelease notes that nothing can be done while a step is held. It is said once, and at each retry.
+func (m *Machine) lacksRelease() {
 	if m.state.Hold.Active && m.cause.Kind != events.NegotiationOverdue {
 		m.delayLeaves(func(node string) bool { return m.cause.Kind == events.LeaveRequested && m.cause.Subject == node })
 		return
 	}
-	m.hold(m.state.Poison.Why)()
-	m.delayLeaves(func(string) bool { return true })
+	m.stuck(m.state.Poison.Why)
 }

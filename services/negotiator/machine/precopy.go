@@ -27,8 +27,8 @@ func (n *negotiation) canPreCopy() bool {
 	})
 }
 
-// preCopy lets units move while training goes on, until every receiver has said how far it came.
-func (m *Machine) preCopy() {
+// hasGrace reports whether units may move before each leaver's deadline, and notes for how long.
+func (m *Machine) hasGrace() bool {
 	under := m.state.Negotiation
 	for _, change := range under.Opening.Changes {
 		deadline, has := m.state.Deadlines[change.Node]
@@ -41,13 +41,18 @@ func (m *Machine) preCopy() {
 			grace = left - protocol.ComeSeconds(m.stepSeconds()) // it need only come to the step at which all stop
 		}
 		if grace <= 0 {
-			m.prepare()
-			return
+			return false
 		}
 		if under.Grace == 0 || grace < under.Grace {
 			under.Grace = grace
 		}
 	}
+	return true
+}
+
+// preCopy lets units move while training goes on, until every receiver has said how far it came.
+func (m *Machine) preCopy() {
+	under := m.state.Negotiation
 	under.enter(protocol.PreCopying)
 	under.Started, under.Awaited = true, under.receivers()
 	m.say(events.PreCopyStarted, under.ID, &events.PreCopyStart{Negotiation: under.ID, Plan: *m.finalPlan()})
@@ -56,12 +61,13 @@ func (m *Machine) preCopy() {
 // caughtUp hears that a receiver has what it can have before all stop, or why not; then its units come while all are
 // paused.
 func (m *Machine) caughtUp(caughtUp events.CaughtUp) {
-	under := m.under(caughtUp.Negotiation, protocol.PreCopying)
-	if under == nil || !under.answered(caughtUp.Node) || len(under.Awaited) > 0 {
-		return
+	if under := m.under(caughtUp.Negotiation, protocol.PreCopying); under != nil {
+		under.Awaited = slices.DeleteFunc(under.Awaited, func(other string) bool { return other == caughtUp.Node })
 	}
-	m.prepare()
 }
+
+// allCaughtUp reports whether no receiver is waited for any more.
+func (m *Machine) allCaughtUp() bool { return len(m.state.Negotiation.Awaited) == 0 }
 
 // receivers returns the nodes that are to have units, each once.
 func (n *negotiation) receivers() []string {
@@ -72,11 +78,4 @@ func (n *negotiation) receivers() []string {
 		}
 	}
 	return nodes
-}
-
-// answered strikes a receiver off those that are awaited, and reports whether it was one of them.
-func (n *negotiation) answered(node string) bool {
-	awaited := len(n.Awaited)
-	n.Awaited = slices.DeleteFunc(n.Awaited, func(other string) bool { return other == node })
-	return len(n.Awaited) < awaited
 }

@@ -25,7 +25,9 @@ func priced(transfers int) *Machine {
 // tells says that a node made its first step so many seconds after the commit, and how long it stood still by its own clock.
 func (m *Machine) tells(node string, generation uint64, after, stall float64) {
 	logged := m.state.Committed.Add(time.Duration(after * float64(time.Second)))
-	m.activated(events.Event{Logged: logged}, events.Activation{Node: node, Generation: generation, StallSeconds: stall, StepSeconds: 1})
+	hearing(m, events.Event{Logged: logged}, func() {
+		m.activated(events.Activation{Node: node, Generation: generation, StallSeconds: stall, StepSeconds: 1})
+	})
 }
 
 func TestWhatAChangeCostIsTheMedianOfThoseWhoTrainedBefore(t *testing.T) {

@@ -57,7 +57,7 @@ func costsOf(layers []events.LayerCost, memory int64) []profile.Cost {
 func (m *Machine) paced(pace events.Pace) {
 	if plan := m.state.Plan; plan != nil && pace.Generation == plan.Generation && plan.Paced(pace.Node) {
 		m.state.Measured.Take(pace.Node, pace.StepSeconds, pace.ComputeSeconds)
-		m.heed()
+		m.agenda.heeds = true
 		return
 	}
 }

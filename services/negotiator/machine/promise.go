@@ -25,19 +25,21 @@ func (m *Machine) promised(promise events.Promise) {
 	under.Promises[promise.Node] = promise.StopStep
 	delete(m.state.Busy, busyKey(protocol.Promising, promise.Node))
 	m.answered(promise.Node)
-	if m.awaitsAnswers() {
-		return
-	}
+}
+
+// allPromised reports whether nobody's promise is waited for any more.
+func (m *Machine) allPromised() bool { return len(m.state.Negotiation.Promises) > 0 && m.allAnswered() }
+
+// agrees sets the step at which all stop, and reports whether they can. A node is given up that promised a step which nobody near can
+// reach.
+func (m *Machine) agrees() bool {
+	under := m.state.Negotiation
 	stop, impossible := protocol.StopStep(under.Promises)
 	if len(impossible) > 0 {
 		m.giveUp(impossible,
 			fmt.Sprintf("promised to stop at a step that nobody near can reach: %v", under.Promises[impossible[0]]), false)
-		return
+		return false
 	}
 	under.StopStep = stop
-	if under.Opening.Stop {
-		m.lastSnapshot()
-		return
-	}
-	m.transfer()
+	return true
 }

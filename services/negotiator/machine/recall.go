@@ -51,24 +51,22 @@ type few struct {
 // Began tells when the log was made, by its own clock.
 func (m *Machine) Began(at time.Time) { m.began = at }
 
-// regroups has the first plan of a young log, and that which follows a lost one, wait for those who may have trained.
-func (m *Machine) regroups() bool {
+// regroupSeconds returns for how long the first plan of a young log, and that which follows a lost one, waits for those who may have
+// trained; zero: they had their time.
+func (m *Machine) regroupSeconds() float64 {
 	young, known := youngSeconds-m.cause.Logged.Sub(m.began).Seconds(), &m.state.Recall
 	switch {
 	case m.isForgotten() && !known.Gathered:
 		if !known.Gathers {
 			known.Gathers, m.state.Hold.Seconds = true, 0 // what a young log waits for is no time for who trained
 		}
-		m.gather(gatherSeconds)
-		return true
+		return gatherSeconds
 	case m.isForgotten() && m.lacksTellers():
-		m.gather(fewSeconds)
-		return true
+		return fewSeconds
 	case m.state.Plan == nil && !m.isForgotten() && young > 0 && young <= youngSeconds: // a clock that was set back says more
-		m.gather(young)
-		return true
+		return young
 	}
-	return false
+	return 0
 }
 
 // lacksTellers reports whether a plan that was told is told by too few, and the others have time to come.
@@ -119,14 +117,13 @@ func (m *Machine) tellers(past events.Trained) (nodes []string) {
 	return nodes
 }
 
-// holdOlder decides nothing until an operator has: what the log lacks happened, and to go on would undo or repeat it. It is said once, and
-// at each retry.
-func (m *Machine) holdOlder() {
+// lacksNewerLog notes that nothing can be done until an operator decides: what the log lacks happened, and to go on would undo or repeat
+// it. It is said once, and at each retry.
+func (m *Machine) lacksNewerLog() {
 	if m.state.Hold.Active && m.state.Hold.Older && m.cause.Kind != events.NegotiationOverdue {
 		return
 	}
-	m.hold(m.older())()
-	m.state.Hold.Older = true
+	m.agenda.lack = &lack{reason: m.older(), older: true}
 }
 
 // older says in what the log is older than what nodes trained.
@@ -153,11 +150,7 @@ func (m *Machine) accepted(_ events.Acceptance) {
 		return
 	}
 	m.state.Recall.Accepted = true
-	if m.state.Negotiation != nil {
-		m.renew()
-		return
-	}
-	m.openNext()
+	m.renew()
 }
 
 // known returns the generation of the newest plan that anybody speaks of.
@@ -197,15 +190,13 @@ func (m *Machine) recalled(consent events.Consent) {
 		}
 		m.takeBack(plan, past.Plan)
 		reason := fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node)
-		m.abort(reason, func() {
-			m.refuseOthers("it is the job of those who trained before: " + reason)
-			m.openNext()
-		})
+		m.ends(reason)
+		m.agenda.whose = "it is the job of those who trained before: " + reason
 		return
 	}
 	under.Consents[consent.Node] = events.Consent{Node: consent.Node}
 	m.answered(consent.Node)
-	if m.awaitsAnswers() {
+	if !m.allAnswered() {
 		return
 	}
 	for _, node := range under.Opening.Recalls {
@@ -214,9 +205,8 @@ func (m *Machine) recalled(consent events.Consent) {
 		}
 	}
 	reason := fmt.Sprintf("it says that it trained under plan %d, which the log does not have, and does not tell that plan", past.Generation)
-	m.abort(reason, m.refuseChanges(reason, func(change events.Change) bool {
-		return slices.Contains(under.Opening.Recalls, change.Node)
-	}))
+	m.ends(reason)
+	m.refusing(reason, func(change events.Change) bool { return slices.Contains(under.Opening.Recalls, change.Node) })
 }
 
 // awaitTellers has the others come who trained under a plan that few tell of.
@@ -225,7 +215,8 @@ func (m *Machine) awaitTellers(plan *events.Plan, past events.Trained) {
 	missing := slices.DeleteFunc(placedBy(plan), func(node string) bool { return slices.Contains(tellers, node) })
 	reason := fmt.Sprintf("the log had lost plan %d, and of %d nodes that trained under it %d tell it: the others have %d s to come",
 		plan.Generation, len(placedBy(plan)), len(tellers), fewSeconds)
-	m.abort(reason, m.holdFor(fewSeconds, reason, missing...))
+	m.ends(reason)
+	m.stuckFor(fewSeconds, reason, missing...)
 }
 
 // placedBy returns the nodes that a plan gives something to train, in the plan's order.

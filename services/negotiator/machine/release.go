@@ -31,7 +31,7 @@ func (m *Machine) releaseRequested(request events.ReleaseRequest) {
 	known.Held, known.Why, known.Released = nil, "", release
 	m.state.Hold.Active = false
 	m.say(events.StepReleased, m.settings.Cluster, release)
-	m.openNext()
+	m.agenda.opens = true
 }
 
 // joined returns stretches in their order, with those that touch each other as one.

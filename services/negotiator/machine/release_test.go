@@ -105,7 +105,7 @@ func TestAStepWhoseSamplesArePassedOverIsHeldWhereTrainingWouldGoBackBeforeItFor
 	m.state.Negotiation = &negotiation{Opening: events.Opening{Negotiation: "g9"}, Consents: map[string]events.Consent{
 		"n1": {Incarnation: w.process["n1"], Step: 30}, "n2": {Incarnation: w.process["n2"], Step: 30},
 	}}
-	w.takeSaid(m.poisoned(w.heard[len(w.heard)-1], 25))
+	w.takeSaid(hearing(m, w.heard[len(w.heard)-1], func() { m.poisoned(25) }))
 	again := w.heldStep()
 	if again == nil || again.Hold != held.Hold+1 || again.Samples != held.Samples {
 		t.Fatalf("held %+v", again)

@@ -10,12 +10,9 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
-// restore asks the restorer, once there is a proposal and everybody has said what it holds.
+// restore asks the restorer, unless there is no step to go on from, or none that can be made.
 func (m *Machine) restore() {
 	under := m.state.Negotiation
-	if under.Proposal == nil || len(under.Consents) < len(under.Opening.Members) {
-		return
-	}
 	request := &events.RestorationRequest{
 		Negotiation: under.ID, Proposal: *under.Proposal, Current: m.inForce(),
 		Unreachable: m.state.relays(under.Opening.Members),
@@ -30,10 +27,11 @@ func (m *Machine) restore() {
 		switch {
 		case lacks != nil && m.mayAsk():
 			m.state.Ask = true
-			m.abort(lacks.reason, m.openNext)
+			m.ends(lacks.reason)
 			return
 		case lacks != nil:
-			m.abort(lacks.reason, m.holdFor(lacks.seconds, lacks.reason, lacks.awaits...))
+			m.ends(lacks.reason)
+			m.agenda.lack = lacks
 			return
 		}
 		if m.rest(point.Step) || m.poisoned(point.Step) {
@@ -230,30 +228,10 @@ func holders(units map[string][]int) []events.Holder {
 }
 
 func (m *Machine) restorationPlanned(restoration events.Restoration) {
-	under := m.under(restoration.Negotiation, protocol.Restoring)
-	if under == nil {
-		return
+	if under := m.under(restoration.Negotiation, protocol.Restoring); under != nil {
+		under.Plan = &restoration.Plan
 	}
-	under.Plan = &restoration.Plan
-	late, needs := m.late()
-	if under.spareLate(late) {
-		m.restore()
-		return
-	}
-	m.sayLate(late, needs)
-	m.move()
 }
 
-// move begins to bring about the plan that stands.
-func (m *Machine) move() {
-	under := m.state.Negotiation
-	switch {
-	case under.Opening.Abandon:
-		m.transfer()
-		return
-	case m.worthPreCopying() && under.canPreCopy():
-		m.preCopy()
-		return
-	}
-	m.prepare()
-}
+// isPlanned reports whether the restorer has said who gives what to whom.
+func (m *Machine) isPlanned() bool { return m.state.Negotiation.Plan != nil }

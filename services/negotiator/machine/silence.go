@@ -124,6 +124,7 @@ func (m *Machine) wanted() (events.Overdue, time.Duration) {
 	case wait.Service != "":
 		return wanted, seconds(protocol.ServiceSeconds(m.state.Unanswered))
 	case wait.Snapshot && m.isStored():
+		wanted.Round = 1 // those who are behind have time from here on
 		return wanted, seconds(m.stragglerSeconds())
 	case wait.Snapshot:
 		return wanted, seconds(m.snapshotSeconds())
@@ -197,7 +198,7 @@ func (m *Machine) overdue(overdue events.Overdue) {
 		m.deadlinePassed(overdue)
 		return
 	case shifting:
-		m.heed()
+		m.agenda.heeds = true
 		return
 	case asking:
 		m.answer(overdue)
@@ -212,20 +213,20 @@ func (m *Machine) overdue(overdue events.Overdue) {
 		m.tryAgain()
 		return
 	case under.Phase == protocol.PreCopying:
-		m.prepare()
+		under.Awaited = nil
 		return
 	case under.Phase == protocol.Transferring:
 		m.lateTransfer()
 		return
 	case under.Phase == protocol.Stopping && m.isStored():
-		m.stop()
+		under.waited = true
 		return
 	case under.Phase == protocol.Stopping:
 		m.lateSnapshot("is not complete")
 		return
 	case protocol.Waits[under.Phase].Service != "":
 		m.state.Unanswered++
-		m.abort(fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service), m.openNext)
+		m.ends(fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service))
 		return
 	}
 	m.silence()
@@ -267,7 +268,7 @@ func (m *Machine) silence() {
 		return
 	}
 	m.askAgain()
-	m.sayHeld(fmt.Sprintf("waiting for %s, the last to hold some layers", named(last, func(n string) string { return n })), last)
+	m.agenda.awaits = last
 }
 
 // askAgain opens the negotiation anew where several waits in a row brought nothing, and nobody can be given up: a process that has lost
@@ -278,7 +279,7 @@ func (m *Machine) askAgain() {
 		return
 	}
 	m.state.Reasked = min(m.state.Reasked+1, protocol.MostDoublings)
-	m.abort("nobody can go on without an answer that does not come: all are asked again", m.openNext)
+	m.ends("nobody can go on without an answer that does not come: all are asked again")
 }
 
 // admit negotiates the join of a node that has waited for its turn.
@@ -357,9 +358,9 @@ func (m *Machine) silent() []string {
 // answered strikes a node off those whom the phase waits for.
 func (m *Machine) answered(node string) { delete(m.state.Negotiation.missing, node) }
 
-// awaitsAnswers reports whether the phase waits for anybody. The awaited members are looked up once in a phase: with a thousand members
-// that takes as long as all else that an answer brings about.
-func (m *Machine) awaitsAnswers() bool {
+// allAnswered reports whether the phase waits for nobody any more. The awaited members are looked up once in a phase: with a thousand
+// members that takes as long as all else that an answer brings about.
+func (m *Machine) allAnswered() bool {
 	under := m.state.Negotiation
 	if under.missing == nil {
 		under.missing = map[string]bool{}
@@ -367,5 +368,5 @@ func (m *Machine) awaitsAnswers() bool {
 			under.missing[silent] = true
 		}
 	}
-	return len(under.missing) > 0
+	return len(under.missing) == 0
 }

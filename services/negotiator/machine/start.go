@@ -24,21 +24,13 @@ func (m *Machine) lacks() int {
 	return max(undecided, max(m.settings.StartNodes, m.state.Job.LeastNodes())-agree)
 }
 
-// gather has the first plan wait for more nodes. The wait is told later, unless they come.
-func (m *Machine) gather(seconds float64) {
-	if m.state.Hold.Active && m.state.Hold.Seconds > 0 {
-		return // it waits already
-	}
-	m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, Seconds: seconds}
-}
-
 // tryAgain negotiates what the cluster was held for, or says for how many nodes its first plan waits.
 func (m *Machine) tryAgain() {
 	m.state.Hold.Seconds = 0 // who joins next, after all who joined are gone, has the time begin anew
 	m.state.Recall.Gathered = m.isForgotten() && m.state.Recall.Gathers
 	m.state.Recall.Few.Patient = m.state.Recall.Few.Plan != ""
 	if m.lacks() <= 0 {
-		m.openNext()
+		m.agenda.opens = true
 		return
 	}
 	if _, lacks := m.lastStep(); lacks {
@@ -49,7 +41,7 @@ func (m *Machine) tryAgain() {
 	if m.settings.StartNodes > m.state.Job.LeastNodes() {
 		wanted = fmt.Sprintf("the first plan is to have %d (REKNIT_START_NODES)", m.settings.StartNodes)
 	}
-	m.hold(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))()
+	m.stuck(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))
 }
 
 // takeJob makes the job of a node that joins the cluster's, where there is no plan, or training begins anew, and nobody else waits for one:

@@ -147,6 +147,8 @@ type negotiation struct {
 
 	Spared []string `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
 
+	moved    bool            // all units, or none had to
+	waited   bool            // for those who are behind the step at which all stop
 	measured int             // links, the first ones, whose ends have consented; looked up anew after a restart
 	missing  map[string]bool // whose answer the phase waits for; nil: not looked up since the phase began, or the restart
 }
@@ -199,6 +201,9 @@ func (m *Machine) Restore(data []byte) error {
 	}
 	if plan := restored.Plan; plan != nil && restored.History.Before == 0 && restored.History.Plans == nil {
 		restored.History = protocol.History{}.From("", plan.ResumeStep) // of a build before December 2026
+	}
+	if under := restored.Negotiation; under != nil && under.Phase == protocol.Restoring {
+		under.Plan = nil // of a build before December 2026, which kept one whose moves were planned anew
 	}
 	restored.madeBefore()
 	m.state, m.looked = restored.state, false

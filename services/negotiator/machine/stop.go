@@ -82,7 +82,6 @@ func (m *Machine) lastSnapshot() {
 	m.say(events.SnapshotRequested, under.ID, &events.SnapshotRequest{
 		Negotiation: under.ID, Step: under.StopStep, Unchanged: m.state.Job.Unchanged(),
 	})
-	m.stopOnceStored()
 }
 
 // snapshotWritten notes which units of the last snapshot are written, and that the node has made that step.
@@ -118,7 +117,6 @@ func (m *Machine) snapshotCompleted(snapshot events.CompleteSnapshot) {
 		return
 	}
 	m.state.Stored = stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
-	m.stopOnceStored()
 }
 
 // isStored reports whether the snapshot of the step at which all stop is complete, or nobody needs one.
@@ -128,16 +126,9 @@ func (m *Machine) isStored() bool {
 	return under != nil && under.Phase == protocol.Stopping && (m.state.Job.Unchanged() || isComplete())
 }
 
-// stopOnceStored says that training has stopped, once the snapshot of that step is complete and all have made it.
-func (m *Machine) stopOnceStored() {
-	switch {
-	case !m.isStored():
-		return
-	case len(m.behind()) > 0:
-		m.state.Negotiation.Round = 1 // they have time from here on
-		return
-	}
-	m.stop()
+// mayStop reports whether the snapshot of the step at which all stop is complete, and all have made that step or had the time to.
+func (m *Machine) mayStop() bool {
+	return m.isStored() && (m.state.Negotiation.waited || len(m.behind()) == 0)
 }
 
 // stop says that training has stopped, and who did not tell that it made the last step.
@@ -210,27 +201,4 @@ func (m *Machine) hasStopped(join events.Join) string {
 		return ""
 	}
 	return stop.String()
-}
-
-// callOff has training go on that was to stop, and tells all who asked.
-func (m *Machine) callOff(reason string) {
-	if m.state.Stopping != "" {
-		m.refuseStop(reason)
-	}
-	m.refuseChanges(reason, func(change events.Change) bool { return change.Kind == events.ChangeLeave })()
-}
-
-// heldInstead calls a stop off because training stands still.
-func (m *Machine) heldInstead(reason string) {
-	if m.state.Stopping == "" {
-		return
-	}
-	m.refuseStop("training stands still: " + reason)
-	m.state.Pending = slices.DeleteFunc(m.state.Pending, func(change events.Change) bool {
-		if change.Kind == events.ChangeLeave {
-			m.refuseChange(change, "training stands still: "+reason)
-			m.undo(change)
-		}
-		return change.Kind == events.ChangeLeave
-	})
 }

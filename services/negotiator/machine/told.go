@@ -119,8 +119,8 @@ func sooner(set, other time.Time) time.Time {
 	return set
 }
 
-// holdTold says for whom a log without a plan waits, and until when. It is said again once these are others.
-func (m *Machine) holdTold() {
+// lacksTold notes for whom a log without a plan waits, and until when. It is said again once these are others.
+func (m *Machine) lacksTold() {
 	nodes, until := m.toldAndGone(), m.state.Recall.Until
 	awaits := nodes[:min(len(nodes), events.MostSilent)]
 	if hold := m.state.Hold; hold.Active && hold.Seconds > 0 && slices.Equal(hold.Awaits, awaits) {
@@ -129,7 +129,7 @@ func (m *Machine) holdTold() {
 	reason := fmt.Sprintf("the log has lost plan %d, and who told of it is gone: %s may live, and hold what was trained. Training begins "+
 		"at %s unless they come. To begin now: reknit cluster reset", m.newestTold(0).Generation, named(nodes, itself),
 		until.UTC().Format(time.RFC3339))
-	m.holdFor(until.Sub(m.cause.Logged).Seconds(), reason, awaits...)()
+	m.stuckFor(until.Sub(m.cause.Logged).Seconds(), reason, awaits...)
 }
 
 // resetOfTold returns what a reset gives up of which nodes only told.

@@ -12,25 +12,26 @@ import (
 // mostBlame is how many transfers in a row may fail by one node's fault: then the others go on without it.
 const mostBlame = 3
 
-// transfer commits at once where nothing has to move, and has the units moved while all are paused otherwise.
+// transfer has the units moved while all are paused, if any has to move.
 func (m *Machine) transfer() {
 	under := m.state.Negotiation
-	if len(under.Plan.Migration.Transfers) == 0 {
-		m.commit()
+	under.enter(protocol.Transferring)
+	if under.moved = len(under.Plan.Migration.Transfers) == 0; under.moved {
 		return
 	}
-	under.enter(protocol.Transferring)
 	m.say(events.Scheduled, under.ID, &events.Schedule{
 		Negotiation: under.ID, StopStep: under.StopStep, Plan: *m.finalPlan(),
 	})
 }
 
 func (m *Machine) restored(completion events.Completion) {
-	if m.under(completion.Negotiation, protocol.Transferring) == nil {
-		return
+	if under := m.under(completion.Negotiation, protocol.Transferring); under != nil {
+		under.moved = true
 	}
-	m.commit()
 }
+
+// hasMoved reports whether every receiver verified its units.
+func (m *Machine) hasMoved() bool { return m.state.Negotiation.moved }
 
 func (m *Machine) transferFailed(failure events.Failure) {
 	under := m.under(failure.Negotiation, protocol.PreCopying, protocol.Transferring)
@@ -38,7 +39,7 @@ func (m *Machine) transferFailed(failure events.Failure) {
 	case under == nil || !concerns(under.Plan, m.cause.Source):
 		return
 	case under.Phase == protocol.PreCopying:
-		m.prepare() // what is wrong shows where all are paused
+		under.Awaited = nil // what is wrong shows where all are paused
 		return
 	}
 	m.retry("transfer failed: "+failure.Reason, m.toBlame(failure))
@@ -64,7 +65,7 @@ func (m *Machine) retry(reason string, blamed ...string) {
 	}
 	m.state.Tellers = append(m.state.Tellers, m.cause.Source)
 	if len(m.state.Tellers) < m.settings.AttemptsLimit {
-		m.abort(reason, m.openNext)
+		m.ends(reason)
 		return
 	}
 	tellers := slices.Compact(m.state.Tellers)
@@ -77,10 +78,12 @@ func (m *Machine) retry(reason string, blamed ...string) {
 	if _, last := protocol.Spare(m.state.placed(), blamed); len(last) > 0 {
 		reason += fmt.Sprintf(". %s alone has what others need, and is never given up for that: mend it, or end its script and its agent. "+
 			"Once it has ended, training goes on from what others have, or holds until: reknit cluster reset", named(last, itself))
-		m.abort(reason, m.hold(reason, last...))
+		m.ends(reason)
+		m.stuck(reason, last...)
 		return
 	}
-	m.abort(reason, m.hold(reason))
+	m.ends(reason)
+	m.stuck(reason)
 }
 
 // spare returns the nodes without which the others can go on: what they hold other members hold. A claim spares no last holder: it may be
