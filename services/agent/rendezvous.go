@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -68,27 +69,28 @@ func (r *Rendezvous) Get(ctx context.Context, key string) ([]byte, error) {
 	return entry.Value(), nil
 }
 
-// Await returns the value of a key once it is set, or the error of ctx.
+// Await looks again and again for a key, for no node may have the hub deliver to it: at most a quarter of the wait passes until it sees
+// that the key is set, and no more than lastLook.
+const (
+	firstLook = 5 * time.Millisecond
+	lastLook  = 500 * time.Millisecond
+)
+
+// Await returns the value of a key once it is set, or the error of ctx. It waits through reconnections and restarts of the hub.
 func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
-	if value, err := r.Get(ctx, key); !errors.Is(err, ErrNoValue) {
-		return value, err
+	for began := time.Now(); ; {
+		look, cancel := context.WithTimeout(ctx, lookTime)
+		value, err := r.Get(look, key)
+		cancel()
+		if err == nil {
+			return value, nil
+		}
+		select {
+		case <-time.After(min(max(firstLook, time.Since(began)/4), lastLook)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
-	consumer, err := r.stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"$KV." + r.bucket.Bucket() + "." + r.name(key)}, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy,
-	})
-	if err != nil {
-		return nil, err
-	}
-	values, err := consumer.Messages()
-	if err != nil {
-		return nil, err
-	}
-	defer values.Stop()
-	value, err := values.Next(jetstream.NextContext(ctx))
-	if err != nil {
-		return nil, err
-	}
-	return value.Data(), nil
 }
 
 // Add adds to a key that is a number, 0 at first, and returns the sum. It tries again while others add at the same

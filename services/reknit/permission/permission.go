@@ -164,16 +164,12 @@ func writesObjects(cluster string, buckets ...string) []string {
 	return subjects
 }
 
-// meets lists what it takes to use the rendezvous of a cluster. The library puts the API's prefix before a key.
+// meets lists what it takes to use the rendezvous of a cluster, which is read without a consumer: a kit could make as many as the server
+// has room for. The library puts the API's prefix before a key.
 func meets(cluster string) []string {
 	lane := events.Lane(cluster, events.RendezvousBucket)
 	stream := "KV_" + lane
-	return []string{
-		API + ".DIRECT.GET." + stream + ".>",
-		API + ".CONSUMER.CREATE." + stream + ".>", API + ".CONSUMER.MSG.NEXT." + stream + ".*",
-		API + ".CONSUMER.DELETE." + stream + ".*",
-		API + ".$KV." + lane + "." + cluster + ".>",
-	}
+	return []string{API + ".DIRECT.GET." + stream + ".>", API + ".$KV." + lane + "." + cluster + ".>"}
 }
 
 // missing lists what a receiver asks a neighbour's shard store, and the hub's, which has nobody for it and says so at
