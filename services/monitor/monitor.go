@@ -14,6 +14,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/monitor/internal/page"
+	"github.com/reknit/reknit/services/monitor/internal/room"
 	"github.com/reknit/reknit/services/monitor/machine"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/service"
@@ -95,6 +96,7 @@ func Run(ctx context.Context, config Config) error {
 	}
 	defer func() { _ = pulses.Unsubscribe() }()
 	go w.followPlans()
+	go room.Keep(ctx, b)
 	return service.Run(ctx, service.Options{
 		Name: "monitor", Bus: b, Machine: w, TickEvery: tickEvery, Address: config.HTTPAddress, Inputs: inputs,
 	})

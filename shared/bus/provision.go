@@ -93,8 +93,12 @@ func (b *Bus) provisionStream(ctx context.Context, config jetstream.StreamConfig
 	return stream, err
 }
 
-// mostMessageBytes is less than a server takes, which is as much as a service's memory may have.
-const mostMessageBytes = 1 << 20
+// mostMessageBytes is less than a server takes, which is as much as a service's memory may have. On a secured installation the log takes
+// events and their headers: of a subject it keeps 256, and so 17 MiB at most.
+const (
+	mostMessageBytes = 1 << 20
+	mostEventBytes   = events.MaxEventBytes + 4<<10
+)
 
 // streams lists what a cluster has. Buckets are as the library makes them. No bucket of a secured installation lets one
 // message remove others (Nats-Rollup): a client that may set one key could remove all.
@@ -106,6 +110,9 @@ func (b *Bus) streams() []jetstream.StreamConfig {
 			MaxMsgsPerSubject: int64(stream.Newest), Duplicates: stream.Dedupe, MaxMsgSize: mostMessageBytes,
 			DenyDelete: true, DenyPurge: !stream.WriteOnce, // old plans are purged
 			Discard: jetstream.DiscardNew,
+		}
+		if b.Secured() {
+			config.MaxMsgSize, config.DenyPurge = mostEventBytes, false // whoever may purge makes room in a log that somebody fills
 		}
 		if stream.WriteOnce {
 			config.MaxMsgsPerSubject, config.DiscardNewPerSubject = 1, true

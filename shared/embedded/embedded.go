@@ -22,6 +22,7 @@ type Config struct {
 // bytes, else it is cut as a slow consumer.
 const (
 	defaultStoreBytes = 1 << 40
+	mostConsumers     = 1 << 16 // of a stream: each node has one, and 1,000 is what a server takes by default
 	memoryBytes       = 4 << 30 // each cluster reserves 64 MiB
 	maxPayload        = 8 << 20
 	maxPending        = 512 << 20
@@ -49,7 +50,8 @@ func Start(config Config) (*Server, error) {
 		ServerName: "reknit", Host: config.Host, Port: port,
 		JetStream: true, StoreDir: config.StoreDir, SyncAlways: config.SyncAlways,
 		JetStreamMaxMemory: memoryBytes, JetStreamMaxStore: config.StoreBytes,
-		MaxPayload: maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
+		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: mostConsumers},
+		MaxPayload:      maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
 		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 	})
 	if err != nil {

@@ -64,8 +64,10 @@ func (m *matrix) api() (tries []try) {
 				"CONSUMER.DURABLE.CREATE.%s.victim", "CONSUMER.PAUSE.%s.victim", "CONSUMER.UNPIN.%s.victim",
 				"CONSUMER.LEADER.STEPDOWN.%s.victim", "STREAM.CREATE.X%s",
 			} {
-				if by.name == "negotiator" && verb == "STREAM.PURGE.%s" && strings.Contains(stream, "PLAN") {
-					continue // old plans are its own to drop
+				dropsPlans := by.name == "negotiator" && strings.Contains(stream, "PLAN") // the old ones
+				makesRoom := by.name == "monitor" && strings.Contains(stream, "EVENTS")
+				if verb == "STREAM.PURGE.%s" && (dropsPlans || makesRoom) {
+					continue
 				}
 				subjects = append(subjects, fmt.Sprintf(verb, stream))
 			}

@@ -142,7 +142,7 @@ func (e expectation) compare(ctx context.Context, b *bus.Bus) (all []Finding) {
 		all = append(all, found(state, do, e.name+" "+format, arguments...)...)
 	}
 	if e.stream != nil {
-		e.settings(b.Cluster(), info.Config, say)
+		e.settings(b, info.Config, say)
 	}
 	switch drops := info.Config.Discard == jetstream.DiscardOld; {
 	case e.drops && !drops:
@@ -178,16 +178,19 @@ func (e expectation) compare(ctx context.Context, b *bus.Bus) (all []Finding) {
 }
 
 // settings compares what makes of a stream a log, or a list of plans that never change.
-func (e expectation) settings(cluster string, is jetstream.StreamConfig, say func(state, do, format string, arguments ...any)) {
+func (e expectation) settings(b *bus.Bus, is jetstream.StreamConfig, say func(state, do, format string, arguments ...any)) {
 	anew := "keep what it holds (deploy/README.md), and make it anew: a service does, where it is missing"
-	if expected := e.stream.Subjects(cluster); !slices.Equal(is.Subjects, expected) {
+	if expected := e.stream.Subjects(b.Cluster()); !slices.Equal(is.Subjects, expected) {
 		say(wrong, anew, "hears %v, expected %v", is.Subjects, expected)
 	}
 	if e.stream.WriteOnce && (is.MaxMsgsPerSubject != 1 || !is.DiscardNewPerSubject) {
 		say(wrong, anew, "takes a second plan for a generation")
 	}
-	if !is.DenyDelete || !is.DenyPurge && !e.stream.WriteOnce { // old plans are purged
+	switch makesRoom := b.Secured() && !e.stream.WriteOnce; {
+	case !is.DenyDelete || !is.DenyPurge && !makesRoom && !e.stream.WriteOnce: // old plans are purged
 		say(warning, anew, "lets messages be deleted or purged")
+	case is.DenyPurge && makesRoom:
+		say(warning, anew, "lets the monitor make no room, should one institution fill it")
 	}
 	if newest := int64(e.stream.Newest); newest > 0 && is.MaxMsgsPerSubject != newest {
 		say(warning, fmt.Sprintf("nats stream edit %s --max-msgs-per-subject %d", e.name, newest),

@@ -8,6 +8,7 @@
 package permission
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/reknit/reknit/events"
@@ -54,11 +55,30 @@ func OfService(name, id, cluster, inbox string) Rights {
 	case "monitor":
 		rights.Publish = append(rights.Publish, events.ProbeSubject(cluster, "*"))
 		rights.Subscribe = append(rights.Subscribe, events.PulseSubject(cluster, "*"))
+		// It drops what one says who fills the log.
+		rights.Publish = append(rights.Publish, controlAPI+".STREAM.PURGE."+events.Lane(cluster, events.EventStream.Name))
 	case "negotiator": // it drops old plans
 		rights.Publish = append(rights.Publish, controlAPI+".STREAM.PURGE."+events.Lane(cluster, events.PlanStream.Name),
 			controlAPI+".STREAM.PURGE.OBJ_"+events.Lane(cluster, events.PlanPayloadBucket))
 	case "planner":
 		rights.Publish = append(rights.Publish, events.PolicySubject(cluster, "*"))
+	}
+	return rights
+}
+
+// OfKeeper returns the rights of whoever mends streams that are full, and removes consumers, whose inbox is below the one given.
+func OfKeeper(cluster, inbox string) Rights {
+	rights := Rights{
+		Publish:   []string{controlAPI + ".INFO", controlAPI + ".STREAM.NAMES", controlAPI + ".STREAM.LIST"},
+		Subscribe: []string{inbox + ".>"},
+	}
+	for _, stream := range streams(cluster) {
+		for _, verb := range []string{
+			"STREAM.INFO.%s", "STREAM.UPDATE.%s", "STREAM.PURGE.%s", "CONSUMER.NAMES.%s", "CONSUMER.LIST.%s", "CONSUMER.INFO.%s.*",
+			"CONSUMER.DELETE.%s.*",
+		} {
+			rights.Publish = append(rights.Publish, controlAPI+"."+fmt.Sprintf(verb, stream))
+		}
 	}
 	return rights
 }

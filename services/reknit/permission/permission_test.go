@@ -96,15 +96,16 @@ func TestNobodyHearsAnothersAnswers(t *testing.T) {
 	}
 }
 
-func TestNobodyAltersOrPurgesAStreamButTheNegotiatorThatDropsOldPlans(t *testing.T) {
+func TestNobodyAltersOrPurgesAStreamButWhoDropsOldPlansAndWhoMakesRoomInTheLog(t *testing.T) {
 	for speaker, rights := range everybody() {
 		for _, verb := range []string{"UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT", "RESTORE", "LEADER.STEPDOWN", "PEER.REMOVE"} {
 			for _, api := range []string{controlAPI, API} {
 				for _, stream := range []string{"REKNIT_EVENTS_opticks", "REKNIT_PLANS_opticks", "KV_REKNIT_SNAPSHOTS_opticks",
 					"OBJ_REKNIT_SHARDS_opticks"} {
-					dropsPlans := speaker == "negotiator" && verb == "PURGE" && api == controlAPI && stream == "REKNIT_PLANS_opticks"
-					if subject := api + ".STREAM." + verb + "." + stream; allows(rights.Publish, subject) != dropsPlans {
-						t.Errorf("%s may publish %s: %v", speaker, subject, !dropsPlans)
+					its := map[string]string{"negotiator": "REKNIT_PLANS_opticks", "monitor": "REKNIT_EVENTS_opticks"}[speaker]
+					drops := verb == "PURGE" && api == controlAPI && stream == its
+					if subject := api + ".STREAM." + verb + "." + stream; allows(rights.Publish, subject) != drops {
+						t.Errorf("%s may publish %s: %v", speaker, subject, !drops)
 					}
 				}
 			}

@@ -18,6 +18,10 @@ const answerTime = 10 * time.Minute
 // a value for the trainers of its generation, or a frame for a node that it does not reach.
 const mostMessage = 1 << 20
 
+// mostConnections is how many connections nodes and users may have. The server takes 16,384 (nats.conf.tmpl): the others are for services,
+// however many one kit has.
+const mostConnections = 16000
+
 func rightsOf(rights permission.Rights) jwt.Permissions {
 	may := func(subjects, deny []string) jwt.Permission {
 		if len(subjects) == 0 {
@@ -115,7 +119,7 @@ func (i *installation) controlAccount() *jwt.AccountClaims {
 // nodes with it. It can enrol no node of another institution, whose key it lacks.
 func (i *installation) nodesAccount() (*jwt.AccountClaims, error) {
 	claims := jwt.NewAccountClaims(public(i.nodes))
-	claims.Name, claims.Limits.Payload = "nodes", mostMessage
+	claims.Name, claims.Limits.Payload, claims.Limits.Conn = "nodes", mostMessage, mostConnections
 	institutions, err := i.institutions()
 	if err != nil {
 		return nil, err
@@ -180,6 +184,8 @@ func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, 
 		return claims.Encode(signer)
 	case systemRole:
 		return claims.Encode(i.system)
+	case keeperRole:
+		claims.Permissions = rightsOf(permission.OfKeeper(i.Cluster, inbox(public(key))))
 	case leafRole:
 		nodes, err := i.nodesAt(name)
 		if err != nil {

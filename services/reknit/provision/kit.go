@@ -13,16 +13,17 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// systemRole tells a running server of new tokens, and does nothing else. leafRole is the server of a site.
-const systemRole, leafRole = "system", "leaf"
+// systemRole tells a running server of new tokens, and does nothing else. keeperRole mends streams that are full. leafRole is the server
+// of a site.
+const systemRole, keeperRole, leafRole = "system", "keeper", "leaf"
 
 // kit returns the folder of a kit.
 func (i *installation) kit(role, name string) string {
 	switch role {
 	case permission.Node:
 		return i.path(institutionsFolder, i.Institution, name)
-	case systemRole:
-		return i.path(operatorFolder, systemRole)
+	case systemRole, keeperRole:
+		return i.path(operatorFolder, role)
 	case leafRole:
 		return i.path(serverFolder, name)
 	}

@@ -49,8 +49,10 @@ func (i *installation) writeServers() error {
 		}
 	}
 	i.sites = errors.Join(i.sites, i.writeLeaves())
-	if err := i.writeKit(systemRole, systemRole, nil); err != nil {
-		return err
+	for _, role := range []string{systemRole, keeperRole} {
+		if err := i.writeKit(role, role, nil); err != nil {
+			return err
+		}
 	}
 	tokens, err := json.Marshal(accounts)
 	if err != nil {
