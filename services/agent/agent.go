@@ -195,9 +195,12 @@ func (s *Session) start(ctx context.Context) (err error) {
 	if s.store, err = shards.Serve(ctx, store); err != nil {
 		return err
 	}
-	owner := snapshots.Owner{Cluster: s.config.Cluster, Node: s.config.Node, Job: s.config.Job,
+	owner, err := s.proves(snapshots.Owner{Cluster: s.config.Cluster, Node: s.config.Node, Job: s.config.Job,
 		MemoryBytes: s.config.MemoryBytes, Memory: s.config.Memory, Lend: s.lend,
-		Written: s.written, Unwritten: s.unwritten, Withdraw: s.withdraw}
+		Written: s.written, Unwritten: s.unwritten, Withdraw: s.withdraw})
+	if err != nil {
+		return err
+	}
 	if s.snapshots, err = snapshots.Open(s.context, s.config.Snapshots, owner); err != nil {
 		return err
 	}

@@ -89,6 +89,9 @@ func (s *Session) keep(message *nats.Msg) error {
 	}
 	ctx, cancel := context.WithTimeout(s.context, keepTime)
 	defer cancel()
+	if err := s.checkLent(ctx, request); err != nil {
+		return err
+	}
 	return s.snapshots.Keep(ctx, request.Node, func() (snapshots.Part, error) { return s.borrow(ctx, request) })
 }
 

@@ -53,6 +53,7 @@ type Session struct {
 	looks    int                     // who has the node's name: under way, and one more
 	exchange *exchange               // the last; nil before the first
 	fetches  map[int]*sync.Mutex     // by unit: held while it is fetched
+	reigns   map[string]reign        // by digest: plans of snapshots, as the log has them
 	facts    map[string]events.Event // to be said, by kind: digests, profiles, paces, and parts of snapshots by tier
 	telling  bool                    // facts are being said
 	oldKit   bool                    // it lets the node say nothing of what keeps snapshots from being written; whoever says facts knows
@@ -84,9 +85,9 @@ func newSession(ctx context.Context, config Config, connection *bus.Bus) *Sessio
 	session := &Session{
 		config: config, bus: connection, process: newProcess(),
 		news: make(chan struct{}, 1), facts: map[string]events.Event{}, silence: func() {},
-		fetches: map[int]*sync.Mutex{},
-		pulses:  pulses{suspicions: map[string]*suspicion{}},
-		loop:    loop{cancelled: func() {}, back: func() {}, copied: make(chan struct{})},
+		fetches: map[int]*sync.Mutex{}, reigns: map[string]reign{},
+		pulses: pulses{suspicions: map[string]*suspicion{}},
+		loop:   loop{cancelled: func() {}, back: func() {}, copied: make(chan struct{})},
 	}
 	close(session.loop.copied)
 	session.context, session.cancel = context.WithCancel(context.WithoutCancel(ctx))

@@ -35,8 +35,8 @@ func FuzzKey(f *testing.F) {
 // Whatever a manifest says, a unit is read as it was written or not at all.
 func FuzzPart(f *testing.F) {
 	data := []byte("unit")
-	whole, err := json.Marshal(manifest{
-		Step: 7, Plan: "p", Node: "n1", Units: []unitEntry{{Unit: 3, Digest: events.Digest(data), Bytes: int64(len(data))}},
+	whole, err := json.Marshal(Manifest{
+		Step: 7, Plan: "sha256:p", Node: "n1", Units: []UnitEntry{{Unit: 3, Digest: events.Digest(data), Bytes: int64(len(data))}},
 	})
 	if err != nil {
 		f.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/retention"
 )
@@ -30,30 +32,85 @@ func (s *Snapshots) List(ctx context.Context, complete map[string][]retention.ID
 			}
 		}
 	}
-	units := s.remember(readable)
-	return s.told(ctx, units, complete)
+	for {
+		units := s.remember(readable)
+		named := retention.Named(slices.Collect(maps.Keys(units)), complete, events.MostSnapshots)
+		if s.proven(ctx, named) || ctx.Err() != nil {
+			return s.told(ctx, named, units)
+		}
+	}
 }
 
 // remember keeps what can be read where, and returns the units of each snapshot.
-func (s *Snapshots) remember(readable map[unitOf][]place) map[retention.ID][]int {
+func (s *Snapshots) remember(found map[unitOf][]place) map[retention.ID][]int {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	s.readable = readable
-	maps.DeleteFunc(s.unreadable, func(p place, _ bool) bool { return !slices.Contains(readable[p.unitOf], p) })
+	s.readable = map[unitOf][]place{}
+	maps.DeleteFunc(s.unreadable, func(p place, _ bool) bool { return !slices.Contains(found[p.unitOf], p) })
 	units := map[retention.ID][]int{}
-	for at, places := range readable {
-		readable[at] = slices.DeleteFunc(places, func(p place) bool { return s.unreadable[p] })
-		if len(readable[at]) > 0 {
+	for at, places := range found {
+		for _, place := range places {
+			if !s.unreadable[place] {
+				s.readable[at] = append(s.readable[at], place)
+			}
+		}
+		if len(s.readable[at]) > 0 {
 			units[at.ID] = append(units[at.ID], at.unit)
 		}
 	}
 	return units
 }
 
+// proofsAtOnce is how many manifests are read at a time.
+const proofsAtOnce = 16
+
+// proven looks at the manifests of snapshots that are to be named, where somebody signs them, and reports whether all count. Parts of which
+// the manifest does not count are unreadable from then on: if the cluster went back to such a snapshot, nobody could.
+func (s *Snapshots) proven(ctx context.Context, named []retention.ID) bool {
+	looks, looking := errgroup.WithContext(ctx)
+	looks.SetLimit(proofsAtOnce)
+	all := true
+	for part, places := range s.partsOf(named) {
+		looks.Go(func() error {
+			_, err := part.tier.manifest(looking, part.ID, part.node)
+			if !errors.Is(err, errUnreadable) {
+				return nil // a tier that does not answer is asked again by whoever reads
+			}
+			slog.Warn("a part of a snapshot does not count", "node", s.owner.Node, "tier", part.tier.name, "error", err)
+			s.mutex.Lock()
+			defer s.mutex.Unlock()
+			all = false
+			for _, place := range places {
+				s.unreadable[place] = true
+			}
+			return nil
+		})
+	}
+	_ = looks.Wait()
+	return all
+}
+
+// partsOf returns the places of units by the part that they are of, of snapshots in tiers where somebody signs.
+func (s *Snapshots) partsOf(named []retention.ID) map[place][]place {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	parts := map[place][]place{}
+	for at, places := range s.readable {
+		for _, place := range places {
+			if place.tier.verify != nil && slices.Contains(named, at.ID) {
+				part := place
+				part.unit = isManifest
+				parts[part] = append(parts[part], place)
+			}
+		}
+	}
+	return parts
+}
+
 // told writes snapshots down. One manifest of each tells where training stood in its data.
-func (s *Snapshots) told(ctx context.Context, units map[retention.ID][]int, complete map[string][]retention.ID) []events.Snapshot {
+func (s *Snapshots) told(ctx context.Context, named []retention.ID, units map[retention.ID][]int) []events.Snapshot {
 	var list []events.Snapshot
-	for _, id := range retention.Named(slices.Collect(maps.Keys(units)), complete, events.MostSnapshots) {
+	for _, id := range named {
 		position, err := s.position(ctx, unitOf{id, units[id][0]})
 		if err != nil {
 			slog.Warn("snapshot not listed", "node", s.owner.Node, "step", id.Step, "error", err)

@@ -48,6 +48,10 @@ type Owner struct {
 	Memory *Memory
 	// Lend has a neighbour keep a part of a snapshot in its memory.
 	Lend func(ctx context.Context, to string, part Part) error
+	// Sign returns the signature of a manifest that this node writes, and Verify reports why one is not by the node that it names, or
+	// why that node held no such thing. Both are nil where nobody signs.
+	Sign   func(text []byte) string
+	Verify func(ctx context.Context, written Manifest, text []byte) error
 	// Written hears that this node's part of a snapshot is written to its end. nil: nobody wants to know.
 	Written func(tier string, id retention.ID, units []events.Range)
 	// Unwritten hears that this node's part of a snapshot was not written, what is found to be wrong, and the error. nil: nobody wants to
@@ -136,7 +140,7 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 	}
 	if settings.Folder != "" && settings.DiskEvery > 0 {
 		bucket, err := fileblob.OpenBucket(settings.Folder, &fileblob.Options{
-			CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
+			CreateDir: true, DirFileMode: 0o700, NoTempDir: true, Metadata: fileblob.MetadataDontWrite,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("REKNIT_SNAPSHOT_FOLDER: %w", err)
@@ -166,7 +170,12 @@ func (s *Snapshots) add(settings Settings, name string, every uint64, bucket *bl
 		name: name, every: every, bucket: bucket, units: units,
 		keep: settings.Keep, bound: bound, busy: make(chan struct{}, 1),
 		withdraw: func(ctx context.Context, part retention.Part) machine.Fate { return s.withdraw(ctx, name, part) },
+		node:     s.owner.Node, prefix: s.prefix(), most: s.owner.MemoryBytes, mostUnits: s.owner.Job.Units(),
 	})
+	if name != machine.MemoryTier { // where nobody else writes, and neighbours' parts are looked at as they come
+		t := s.tiers[len(s.tiers)-1]
+		t.sign, t.verify = s.owner.Sign, s.owner.Verify
+	}
 }
 
 // withdraw asks that this node's part of a snapshot count no more. A neighbour's counts by what that node keeps itself.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -37,6 +36,13 @@ type tier struct {
 	marked string        // digest of the plan whose mark is there; who writes may look
 	// withdraw asks that a part count no more, and tells what came of it.
 	withdraw func(ctx context.Context, part retention.Part) machine.Fate
+
+	node      string // of this process
+	prefix    string // of all that is in the bucket: cluster and job
+	most      int64  // bytes of a unit; zero: any number
+	mostUnits int
+	sign      func(text []byte) string // nil: nobody signs
+	verify    func(ctx context.Context, written Manifest, text []byte) error
 }
 
 // lying is what lies in a tier.
@@ -58,17 +64,19 @@ type Unit struct {
 	Data []byte
 }
 
-// manifest says what a part is. It is written last.
-type manifest struct {
+// Manifest says what a part is. It is written last.
+type Manifest struct {
 	Step uint64 `json:"step"`
 	Plan string `json:"plan"`
 	Node string `json:"node"`
 	// ConsumedSamples is the position in the data, after the step.
 	ConsumedSamples uint64      `json:"consumedSamples"`
-	Units           []unitEntry `json:"units"`
+	Units           []UnitEntry `json:"units"`
+	Signature       string      `json:"signature,omitempty"` // the node's, of all else; empty where nobody signs
 }
 
-type unitEntry struct {
+// UnitEntry is what a manifest says of a unit.
+type UnitEntry struct {
 	Unit   int    `json:"unit"`
 	Digest string `json:"digest"`
 	Bytes  int64  `json:"bytes"`
@@ -118,24 +126,36 @@ func (t *tier) put(ctx context.Context, part Part, node string, history retentio
 	if err := t.mark(ctx, history); err != nil {
 		return err
 	}
-	written := manifest{Step: part.Step, Plan: part.Plan, Node: node, ConsumedSamples: part.ConsumedSamples,
-		Units: make([]unitEntry, len(part.Units))}
+	written := Manifest{Step: part.Step, Plan: part.Plan, Node: node, ConsumedSamples: part.ConsumedSamples,
+		Units: make([]UnitEntry, len(part.Units))}
 	writes, writing := errgroup.WithContext(ctx)
 	writes.SetLimit(atOnce)
 	for i, unit := range part.Units {
 		writes.Go(func() error {
-			written.Units[i] = unitEntry{Unit: unit.Unit, Digest: events.Digest(unit.Data), Bytes: int64(len(unit.Data))}
-			return t.bucket.WriteAll(writing, unitKey(part.ID, node, unit.Unit), unit.Data, nil)
+			written.Units[i] = UnitEntry{Unit: unit.Unit, Digest: events.Digest(unit.Data), Bytes: int64(len(unit.Data))}
+			return t.writeFile(writing, unitKey(part.ID, node, unit.Unit), unit.Data)
 		})
 	}
 	if err := writes.Wait(); err != nil {
 		return err
 	}
+	if t.sign != nil {
+		written.Signature = t.sign(t.signed(written))
+	}
 	data, err := json.Marshal(written)
 	if err != nil {
 		return err
 	}
-	return t.bucket.WriteAll(ctx, folder(part.ID, node)+manifestName, data, nil)
+	return t.writeFile(ctx, folder(part.ID, node)+manifestName, data)
+}
+
+// writeFile writes an object. In a folder nobody else reads it, if the file system knows who that is.
+func (t *tier) writeFile(ctx context.Context, key string, data []byte) error {
+	err := t.bucket.WriteAll(ctx, key, data, nil)
+	if err == nil && t.lies != "" {
+		_ = os.Chmod(filepath.Join(t.lies, key), 0o600)
+	}
+	return err
 }
 
 // list returns all parts, those that are still being written among them, and then the marks of plans: one that is written meanwhile is of
@@ -265,45 +285,4 @@ func (t *tier) delete(ctx context.Context, key string) error {
 		return err
 	}
 	return nil
-}
-
-// read returns the bytes of a unit that a node wrote, if they are what its manifest says.
-func (t *tier) read(ctx context.Context, id retention.ID, node string, unit int) ([]byte, error) {
-	written, err := t.manifest(ctx, id, node)
-	if err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(written.Units, func(entry unitEntry) bool { return entry.Unit == unit })
-	if at < 0 {
-		return nil, fmt.Errorf("%w: manifest of %s at step %d: expected unit %d in it", errUnreadable, node, id.Step, unit)
-	}
-	data, err := t.object(ctx, unitKey(id, node, unit))
-	if err != nil {
-		return nil, err
-	}
-	if got, want := events.Digest(data), written.Units[at].Digest; got != want {
-		return nil, fmt.Errorf("%w: unit %d of %s at step %d: expected %s, got %s",
-			errUnreadable, unit, node, id.Step, want, got)
-	}
-	return data, nil
-}
-
-// manifest returns that of the part that a node wrote.
-func (t *tier) manifest(ctx context.Context, id retention.ID, node string) (written manifest, err error) {
-	text, err := t.object(ctx, folder(id, node)+manifestName)
-	if err != nil {
-		return written, err
-	}
-	if err := json.Unmarshal(text, &written); err != nil {
-		return written, fmt.Errorf("%w: manifest of %s at step %d: %w", errUnreadable, node, id.Step, err)
-	}
-	return written, nil
-}
-
-func (t *tier) object(ctx context.Context, key string) ([]byte, error) {
-	data, err := t.bucket.ReadAll(ctx, key)
-	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, fmt.Errorf("%w: %w", errUnreadable, err)
-	}
-	return data, err
 }
