@@ -199,7 +199,7 @@ func (c *Consumer) Next(ctx context.Context) (Sealed, error) {
 		if sequence := metadata.Sequence.Stream; sequence > c.last {
 			c.last = sequence
 			c.progress.hand(sequence)
-			c.bus.mark.meet(c.log, sequence, metadata.Timestamp)
+			c.bus.mark.meet(c.log, sequence, metadata.Timestamp, message.Data())
 			return Sealed{message, metadata, c, c.flight.next()}, nil
 		}
 		if done, _ := c.progress.reached(); metadata.Sequence.Stream <= done { // its acknowledgement was lost

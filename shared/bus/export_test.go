@@ -36,5 +36,11 @@ func SetSureAfter(t *testing.T, d time.Duration) { set(t, &sureAfter, d) }
 // NoteLog notes when the log was made, as was looked after so many reconnections.
 func NoteLog(b *Bus, made time.Time, count uint64) { b.noteLog(made, count) }
 
+// Reads notes that this bus has read a message in its log.
+func (b *Bus) Reads(sequence uint64, at time.Time, data []byte) {
+	log, _ := b.mark.life()
+	b.mark.meet(log, sequence, at, data)
+}
+
 // MakeSure looks which log there is.
 func MakeSure(ctx context.Context, b *Bus) error { return b.makeSure(ctx) }

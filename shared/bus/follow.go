@@ -248,7 +248,7 @@ func (f *follower) read(ctx context.Context) error {
 		}
 		held := stored{message.Subject(), message.Data(), metadata.Sequence.Stream, metadata.Timestamp}
 		if f.stream.Name == events.EventStream.Name {
-			f.bus.mark.meet(f.log, held.sequence, held.logged)
+			f.bus.mark.meet(f.log, held.sequence, held.logged, held.data)
 		}
 		if held.sequence <= f.end {
 			err = f.hand(ctx, held)

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type mark struct {
 	last  uint64          // the greatest sequence that this bus has met in it
 	read  uint64          // of the last message that it has read, which may be an earlier one; zero: none
 	at    time.Time       // when that message was logged
+	data  []byte          // of that message
 	lasts context.Context // ends where another log takes its place
 	end   context.CancelFunc
 	from  uint64        // sequence behind which a follower reads that followed the log before
@@ -39,7 +41,7 @@ type mark struct {
 }
 
 // meet notes a message of a log, while there is no other. One that was said and not read has no time.
-func (m *mark) meet(log context.Context, sequence uint64, at time.Time) {
+func (m *mark) meet(log context.Context, sequence uint64, at time.Time, data []byte) {
 	m.Lock()
 	defer m.Unlock()
 	if log.Err() != nil {
@@ -47,7 +49,7 @@ func (m *mark) meet(log context.Context, sequence uint64, at time.Time) {
 	}
 	m.last = max(m.last, sequence)
 	if sequence > m.read && !at.IsZero() {
-		m.read, m.at = sequence, at
+		m.read, m.at, m.data = sequence, at, data
 	}
 }
 
@@ -76,7 +78,7 @@ func (m *mark) become(made time.Time, last uint64, differs error) {
 		m.end()
 	}
 	m.lasts, m.end = context.WithCancel(context.Background())
-	m.made, m.last, m.read, m.at, m.from = made, last, 0, time.Time{}, 0
+	m.made, m.last, m.read, m.at, m.data, m.from = made, last, 0, time.Time{}, nil, 0
 	if errors.Is(differs, errShorter) {
 		m.from = last
 	}
@@ -87,6 +89,13 @@ func (m *mark) known() (made time.Time, last, read uint64, at time.Time) {
 	m.Lock()
 	defer m.Unlock()
 	return m.made, m.last, m.read, m.at
+}
+
+// hasRead reports whether a message is the one that was read there; true where another was read since.
+func (m *mark) hasRead(sequence uint64, data []byte) bool {
+	m.Lock()
+	defer m.Unlock()
+	return m.read != sequence || bytes.Equal(m.data, data)
 }
 
 // life returns a context that ends with the log, and where a follower goes on that has read another one.
@@ -296,6 +305,8 @@ func (b *Bus) compareMessage(ctx context.Context, sequence uint64, at time.Time)
 	case err == nil && !held.Time.Equal(at):
 		differs = fmt.Errorf("%w: sequence %d was logged at %s, and again at %s", errShorter, sequence,
 			at.UTC().Format(time.RFC3339Nano), held.Time.UTC().Format(time.RFC3339Nano))
+	case err == nil && !b.mark.hasRead(sequence, held.Data):
+		differs = fmt.Errorf("%w: sequence %d is another message than was read", errShorter, sequence)
 	}
 	return differs, err
 }

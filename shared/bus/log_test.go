@@ -175,6 +175,27 @@ func TestALogThatIsOlderThanWhatWasReadIsAnotherOne(t *testing.T) {
 	}
 }
 
+// A message has the date that somebody gives it who has the disk of a server.
+func TestALogWithOtherWordsInThePlaceOfThoseThatWereReadIsAnotherOne(t *testing.T) {
+	_, ctx, b := newLog(t)
+	publish(t, ctx, b, lost("n1", "silent"))
+	log, err := b.JetStream().Stream(ctx, b.Lane(events.EventStream.Name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	is, err := log.GetMsg(ctx, log.CachedInfo().State.LastSeq)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Reads(is.Sequence, is.Time, append([]byte(" "), is.Data...))
+	if err := bus.MakeSure(ctx, b); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaced(t, ctx, b); !errors.Is(err, bus.ErrLogReplaced) {
+		t.Errorf("it says %v", err)
+	}
+}
+
 func TestALogThatIsTheSameAfterARestartIsNotReplaced(t *testing.T) {
 	s, ctx, b := newLog(t)
 	heard, consumer := read(t, ctx, b)

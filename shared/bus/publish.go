@@ -119,7 +119,7 @@ func (b *Bus) attempt(ctx, log context.Context, event events.Event) (Ack, error)
 	ack, err := b.js.PublishMsg(ctx, message, options...)
 	b.lookIfMissing(err)
 	if err == nil && !stream.WriteOnce {
-		b.mark.meet(log, ack.Sequence, time.Time{})
+		b.mark.meet(log, ack.Sequence, time.Time{}, nil)
 	}
 	var api *jetstream.APIError
 	switch {
