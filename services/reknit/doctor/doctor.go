@@ -27,7 +27,8 @@ import (
 const help = `Looks at an installation from this machine, with the environment that a node has here: whether NATS lets it in, whether JetStream,
 the streams and buckets are as they must be, whether somebody hears all that was said, whether the clocks agree, what it may hear,
 which services work, how old the newest complete snapshot is, whether peers and this node reach each other, whether copies of the model differ, and how full disks are. It
-says what to do about each finding. It changes nothing; peers are asked to dial this node once.
+says what to do about each finding. It changes nothing; peers are asked to dial this node once. It remembers on this machine how far
+the log has come, and says so where that went back.
 
 Exit status: 0 nothing is wrong, though there may be warnings; 3 something is; 2 as everywhere.`
 
@@ -104,6 +105,7 @@ func (d *doctor) examine(ctx context.Context) {
 		{"JetStream", d.connected, d.jetStream},
 		{"cluster", d.stored, d.cluster},
 		{"streams", d.joined, d.streams},
+		{"log", d.joined, d.log},
 		{"subjects", d.joined, d.subjects},
 		{"refused", d.joined, d.refused},
 		{"clock", d.joined, d.clock},

@@ -28,6 +28,7 @@ type clinic struct {
 	bus *bus.Bus
 	url string
 
+	stop  func()                       // the server
 	said  int                          // events
 	pulse atomic.Pointer[events.Pulse] // that n1 sends now and then; nil: none
 }
@@ -49,7 +50,7 @@ func newClinic(t *testing.T, spoil func(jetstream.JetStream)) *clinic {
 	if err := b.Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return &clinic{t: t, bus: b, url: started.URL()}
+	return &clinic{t: t, bus: b, url: started.URL(), stop: started.Shutdown}
 }
 
 // sound has all services answer, and n1 train where others reach it.
