@@ -38,6 +38,9 @@ type Opening struct {
 	// Recalls are members that are to tell the plan under which they trained: the log has lost it. Nobody tells what it holds, for
 	// another negotiation follows.
 	Recalls []string `json:"recalls,omitempty" is:"count=0..8,each=token"`
+	// Digests are members that alone hold units which they did not give: they tell the digests of what they hold, as of claims. A claim of the
+	// same bytes counts beside it.
+	Digests []string `json:"digests,omitempty" is:"count=0..8,each=token"`
 	// Stop tells that nobody stays: training stops after a step of which all write a snapshot, and no plan follows.
 	Stop bool `json:"stop,omitempty"`
 	// Begins tells that training begins at its first step, though there was a plan: members hold what they can make at step 0, as before
@@ -56,7 +59,8 @@ type Consent struct {
 	Refuses  []string  `json:"refuses,omitempty" is:"count=0..4096,each=token"`
 	Step     uint64    `json:"step"` // completed steps
 	Holdings []Holding `json:"holdings" is:"count=0..4096"`
-	// Claims are what a node holds that was given up while it lived. Each counts only where nobody contradicts it.
+	// Claims are what a node holds that was given up while it lived. Each counts only where nobody contradicts it. A member that the opening
+	// asks for digests tells so what it holds.
 	Claims []Claim `json:"claims,omitempty" is:"count=0..8192"`
 	// Trained is the generation of the plan under which the claims were trained.
 	Trained uint64 `json:"trained,omitempty"`

@@ -152,12 +152,11 @@ func (s *Session) told(state State, task machine.Tell) machine.Told {
 
 // held asks a state what it holds. A unit that it cannot give is not claimed.
 func held(state State, task machine.Tell) machine.Told {
-	holdings := state.Holdings()
+	told := machine.Told{Task: task.Task, Holdings: state.Holdings()}
 	if !task.Claims {
-		return machine.Told{Task: task.Task, Holdings: holdings}
+		return told
 	}
-	told := machine.Told{Task: task.Task}
-	for _, holding := range holdings {
+	for _, holding := range told.Holdings {
 		for unit := holding.Units.First; unit < holding.Units.End; unit++ {
 			for _, step := range holding.Steps {
 				data, err := state.Export(unit, step)

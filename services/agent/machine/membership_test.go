@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -288,6 +289,24 @@ func TestANodeThatWasGivenUpClaimsWhatItHolds(t *testing.T) {
 			n.hears(events.NegotiationOpened, again)
 			n.expect(test.expects...)
 		})
+	}
+}
+
+func TestAMemberTellsDigestsOfWhatItHoldsOnlyWhereItIsAsked(t *testing.T) {
+	for _, asked := range [][]string{nil, {"n2"}, {"n1"}} {
+		n := trainingNode(t, 15)
+		n.holds = []events.Holding{{Units: events.Range{End: 2}, Steps: []uint64{15, 14}}}
+		n.claims = []events.Claim{{Unit: 1, Step: 15, Digest: events.Digest(nil)}}
+		again := opening("g4", 4, true, "n1", "n2")
+		again.Digests = asked
+		n.hears(events.NegotiationOpened, again)
+		n.told = nil
+		n.stands(15)
+		if slices.Contains(asked, "n1") {
+			n.expect("tell claims", "say negotiation.consented g4 true at 15: 1 holdings, 1 claims of plan 3")
+		} else {
+			n.expect("tell holdings", "say negotiation.consented g4 true at 15: 1 holdings")
+		}
 	}
 }
 

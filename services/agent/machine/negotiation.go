@@ -90,8 +90,8 @@ func (m *Machine) opened(event events.Event, opening events.Opening) {
 	if opening.Abandon {
 		m.abandon(opening.Generation)
 		m.vouch()
-		if busy == "" && m.mayClaim() {
-			busy = "it digests what it claims"
+		if busy == "" && m.digests(opening) {
+			busy = m.digesting()
 		}
 	}
 	objection, refuses := m.objection(event, opening)
@@ -252,10 +252,10 @@ func (m *Machine) tell() {
 	opening := m.negotiation.opening.payload
 	snapshots, told := m.readsSnapshots(opening), maps.Clone(m.snapshots.complete)
 	switch {
+	case m.digests(opening):
+		m.ask(Tell{m.task(), true, snapshots, told}, m.digesting())
 	case m.plan != nil || begins(opening):
 		m.ask(Tell{m.task(), false, snapshots, told}, "it tells what it holds")
-	case m.mayClaim():
-		m.ask(Tell{m.task(), true, snapshots, told}, "it digests what it claims")
 	case snapshots:
 		m.ask(Tell{m.task(), false, true, told}, "it lists its snapshots")
 	default:
@@ -269,6 +269,18 @@ func begins(opening events.Opening) bool { return opening.Generation == 1 || ope
 // mayClaim reports whether the trainer's state is of an incarnation that was given up.
 func (m *Machine) mayClaim() bool { return m.plan == nil && m.claimable > 0 }
 
+// digests reports whether the trainer's state is to tell digests: of what it claims, or of what it alone holds.
+func (m *Machine) digests(opening events.Opening) bool {
+	return !begins(opening) && (m.mayClaim() || m.plan != nil && slices.Contains(opening.Digests, m.settings.Node))
+}
+
+func (m *Machine) digesting() string {
+	if m.plan != nil {
+		return "it digests what it holds"
+	}
+	return "it digests what it claims"
+}
+
 // told consents with what the trainer's state holds, or claims.
 func (m *Machine) told(result Told) {
 	asked, current := m.answered(result.Task)
@@ -279,13 +291,21 @@ func (m *Machine) told(result Told) {
 	switch {
 	case m.plan != nil || begins(m.negotiation.opening.payload):
 		consent.Holdings = m.countedOf(result.Holdings)
-	case m.mayClaim():
-		consent.Claims = slices.DeleteFunc(result.Claims, func(claim events.Claim) bool { return !m.countsNow(claim.Unit) })
-		if len(consent.Claims) > 0 {
-			consent.Trained = m.claimable
+		if m.plan != nil {
+			m.claim(&consent, result.Claims, m.plan.plan.Generation)
 		}
+	case m.mayClaim():
+		m.claim(&consent, result.Claims, m.claimable)
 	}
 	m.consent(consent)
+}
+
+// claim adds what counts of claims that were trained under the plan of a generation.
+func (m *Machine) claim(consent *events.Consent, claims []events.Claim, trained uint64) {
+	consent.Claims = slices.DeleteFunc(claims, func(claim events.Claim) bool { return !m.countsNow(claim.Unit) })
+	if len(consent.Claims) > 0 {
+		consent.Trained = trained
+	}
 }
 
 func (m *Machine) consent(consent events.Consent) {

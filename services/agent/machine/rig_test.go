@@ -172,7 +172,7 @@ func (n *node) answer() {
 	case Tell:
 		told := Told{Task: task.Task, Holdings: n.holds}
 		if task.Claims {
-			told = Told{Task: task.Task, Claims: n.claims}
+			told.Claims = n.claims
 		}
 		if task.Snapshots {
 			told.Snapshots = []events.Snapshot{{Step: 8, Plan: events.Digest(nil), Units: []events.Range{{End: 2}}}}

@@ -65,11 +65,11 @@ func TestWhatANodeWasBlamedForEndsWithTheChangeThatItHindered(t *testing.T) {
 	}
 }
 
-// Seed 33116: a last holder never offered its unit, all stood, and nothing said who it was.
+// Seed 33116: a last holder never offered its unit, all stood, and nothing said who it was. Another node claims other bytes here.
 func TestALastHolderThatGivesNothingIsNamedInTheHold(t *testing.T) {
 	w := newWorld(t, 2)
 	w.trained = map[string]*events.Trained{"n1": {Generation: 1, Plan: w.machine.state.PlanDigest, Step: w.step}}
-	w.transfer, w.mute[events.Scheduled], w.behind = true, true, "n2"
+	w.transfer, w.mute[events.Scheduled], w.behind, w.digest = true, true, "n2", "bad"
 	w.lose("n1")
 	w.join("n1")
 	w.run()
@@ -80,6 +80,34 @@ func TestALastHolderThatGivesNothingIsNamedInTheHold(t *testing.T) {
 	if !slices.Equal(held.Awaits, []string{"n2"}) || !strings.Contains(held.Reason, "n2 alone has what others need") {
 		t.Errorf("held %+v", held)
 	}
+}
+
+// Seed 33116 as well: a node that had been given up came back with the very unit that the last holder did not give.
+func TestAClaimCountsBesideALastHolderThatGivesNothingAndTellsOfTheSameBytes(t *testing.T) {
+	for digest, givers := range map[string]string{"good": "n1 n2", "bad": "n2"} {
+		w := newWorld(t, 2)
+		w.trained = map[string]*events.Trained{"n1": {Generation: 1, Plan: w.machine.state.PlanDigest, Step: w.step}}
+		w.transfer, w.mute[events.Scheduled], w.behind, w.digest = true, true, "n2", digest
+		w.lose("n1")
+		w.join("n1")
+		w.run()
+		if asked := w.opened.Digests; len(asked) > 0 || w.givers() != "n2" {
+			t.Fatalf("%v asked for digests and %s give, before any transfer failed", asked, w.givers())
+		}
+		w.tick(64 * time.Second)
+		if asked := w.opened.Digests; !slices.Equal(asked, []string{"n2"}) || w.givers() != givers || len(w.refusals("n2")) > 0 {
+			t.Errorf("n2 tells of %s bytes: %v asked for digests, %s give, refused %+v", digest, asked, w.givers(), w.refusals("n2"))
+		}
+	}
+}
+
+// givers returns who has something to give, as the restorer was last told.
+func (w *world) givers() string {
+	var nodes []string
+	for _, holder := range must[events.RestorationRequest](w.t, w.last(events.RestorationAsked)).Holders {
+		nodes = append(nodes, holder.Node)
+	}
+	return strings.Join(nodes, " ")
 }
 
 // The restorer knows who has offered and received what.

@@ -75,7 +75,7 @@ func (m *Machine) commit() {
 	clear(m.state.Blank)
 	clear(m.state.Fallen)
 	clear(m.state.Misread)
-	m.state.Bids = nil
+	m.state.Bids, m.state.Alone = nil, nil
 	m.agenda.opens = true
 }
 

@@ -31,6 +31,7 @@ func (m *Machine) open(changes []events.Change, stop bool) {
 		Begins: m.mayBegin(),
 	}
 	under.Opening.Recalls = m.recalls(under.Opening.Members)
+	under.Opening.Digests = m.digesting(&under.Opening)
 	asks := m.heedsSnapshots() && (m.isFirst() || m.state.Ask)
 	under.Opening.Snapshots = asks && len(under.Opening.Recalls) == 0 && m.readers(changes)
 	m.state.Negotiation = under
@@ -144,6 +145,8 @@ func (m *Machine) consented(consent events.Consent) {
 	}
 	if !m.trusts(consent.Node, consent.Incarnation) {
 		consent.Step = newest(m.noteClaims(consent)) // it has no plan and tells no step
+	} else if slices.Contains(under.Opening.Digests, consent.Node) {
+		m.noteClaims(consent)
 	}
 	if _, was := m.before(consent.Node); was {
 		m.begun(consent.Step)

@@ -62,6 +62,7 @@ type state struct {
 	Reasked     int                    `json:"reasked"`            // negotiations since the last commit that were opened anew for an answer that nobody can do without
 	Unanswered  int                    `json:"unanswered"`         // questions in a row that the planner or the restorer did not answer
 	Blamed      map[string]int         `json:"blamed"`             // failed transfers since the last commit, by the node that is to blame
+	Alone       []string               `json:"alone,omitempty"`    // last holders of whom one of these did not give what others claim, likewise
 	Doubts      []events.Doubt         `json:"doubts"`             // since the last commit; each pair once
 	Paces       map[string]float64     `json:"paces"`              // seconds of a usual step, by the node that measured it
 	Pauses      map[string]float64     `json:"pauses"`             // seconds of the longest pause between two steps, likewise

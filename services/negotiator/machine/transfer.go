@@ -50,6 +50,8 @@ func (m *Machine) transferFailed(failure events.Failure) {
 // after a bounded number of attempts.
 func (m *Machine) retry(reason string, blamed ...string) {
 	m.noteMisread(blamed)
+	_, last := protocol.Spare(m.state.placed(), blamed)
+	m.noteAlone(last)
 	var tired []string
 	for _, node := range m.spare(blamed...) {
 		m.state.Blamed[node]++
@@ -75,7 +77,7 @@ func (m *Machine) retry(reason string, blamed ...string) {
 			m.settings.AttemptsLimit, reason), false)
 		return
 	}
-	if _, last := protocol.Spare(m.state.placed(), blamed); len(last) > 0 {
+	if len(last) > 0 {
 		reason += fmt.Sprintf(". %s alone has what others need, and is never given up for that: mend it, or end its script and its agent. "+
 			"Once it has ended, training goes on from what others have, or holds until: reknit cluster reset", named(last, itself))
 		m.ends(reason)

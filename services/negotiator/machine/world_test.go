@@ -62,6 +62,7 @@ type world struct {
 
 	trained   map[string]*events.Trained // what nodes held before they joined, all of it
 	remembers map[string]*events.Plan    // the plan that each tells where it is recalled
+	digest    string                     // of what members hold who are asked for it; empty: "good"
 }
 
 func newWorld(t *testing.T, nodes int) *world { return newPartitionedWorld(t, nodes, 0) }
@@ -266,6 +267,9 @@ func (w *world) consent(opening events.Opening) {
 		if w.trains(member) || opening.Generation == 1 || opening.Begins {
 			units := events.Range{First: w.lacks, End: 3 * (1 + w.partitions)}
 			consent.Holdings = []events.Holding{{Units: units, Steps: []uint64{w.step}, Current: !opening.Abandon}}
+		}
+		if slices.Contains(opening.Digests, member.Node) {
+			consent.Trained, consent.Claims = opening.Generation-1, claimed(w.step, cmp.Or(w.digest, "good"), 0, 1, 2)
 		}
 		if opening.Snapshots {
 			consent.Snapshots = w.reads[member.Node]

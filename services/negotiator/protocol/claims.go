@@ -21,20 +21,25 @@ type version struct {
 
 // Uncontradicted returns the claims that count beside what members hold, and the units of those that do not because
 // nodes claim different bytes. A claim on what a member holds is not needed: the member's copy was compared with others
-// all along. A version that only claims tell of counts with the digest that more than half of its claimants tell, as in
-// a comparison of replicas. Without such a digest nobody could say which is right. O(claims log claims + holdings x
-// claims).
+// all along. It counts with the digest that such a member tells. A version that only claims tell of counts with the digest
+// that more than half of its claimants tell, as in a comparison of replicas. Without such a digest nobody could say which
+// is right. O(claims log claims + holdings x claims).
 func Uncontradicted(claims []Claim, held []Held) (count []Held, disputed []int) {
-	told, votes := map[version]int{}, map[Claim]int{}
+	told, votes, vouched := map[version]int{}, map[Claim]int{}, map[Claim]bool{}
 	ballot := func(c Claim) Claim { return Claim{Unit: c.Unit, Step: c.Step, Digest: c.Digest} }
 	for _, c := range claims {
 		told[version{c.Unit, c.Step}]++
 		votes[ballot(c)]++
+		vouched[ballot(c)] = vouched[ballot(c)] || isHeld(held, version{c.Unit, c.Step}, c.Node)
 	}
 	decided := map[version]bool{}
 	for _, c := range claims {
 		at := version{c.Unit, c.Step}
-		if !isHeld(held, at) && 2*votes[ballot(c)] > told[at] {
+		counts := vouched[ballot(c)] && !isHeld(held, at, c.Node)
+		if !isHeld(held, at) {
+			counts = 2*votes[ballot(c)] > told[at]
+		}
+		if counts {
 			decided[at] = true
 			count = append(count, Held{Node: c.Node, First: c.Unit, End: c.Unit + 1, Steps: []uint64{c.Step}})
 		}
@@ -51,9 +56,10 @@ func Uncontradicted(claims []Claim, held []Held) (count []Held, disputed []int) 
 	return count, slices.Compact(disputed)
 }
 
-func isHeld(held []Held, at version) bool {
+// isHeld reports whether anybody, or one of some nodes, holds a version.
+func isHeld(held []Held, at version, nodes ...string) bool {
 	return slices.ContainsFunc(held, func(h Held) bool {
-		return h.First <= at.unit && at.unit < h.End && slices.Contains(h.Steps, at.step)
+		return h.First <= at.unit && at.unit < h.End && slices.Contains(h.Steps, at.step) && (len(nodes) == 0 || slices.Contains(nodes, h.Node))
 	})
 }
 

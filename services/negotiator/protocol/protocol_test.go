@@ -152,15 +152,16 @@ func heldBy(units map[string][]int, without []string, unit int) bool {
 }
 
 func TestClaimsCountWhereNobodyContradictsThem(t *testing.T) {
-	held := []Held{{Node: "m", First: 0, End: 1, Steps: []uint64{9}}}
+	held := []Held{{Node: "m", First: 0, End: 1, Steps: []uint64{9}}, {Node: "m", First: 4, End: 5, Steps: []uint64{9}}}
 	count, disputed := Uncontradicted([]Claim{
-		{"a", 0, 9, "x"},                   // a member has it
+		{"a", 0, 9, "x"},                                     // a member has it
+		{"a", 4, 9, "x"}, {"b", 4, 9, "y"}, {"m", 4, 9, "x"}, // a member has it, and says of which bytes
 		{"a", 1, 9, "x"}, {"b", 1, 9, "x"}, // agreed
 		{"a", 2, 9, "x"}, {"b", 2, 9, "y"}, // not agreed
 		{"a", 2, 8, "x"},                                     // alone
 		{"a", 3, 9, "x"}, {"b", 3, 9, "x"}, {"c", 3, 9, "y"}, // two against one
 	}, held)
-	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"a", 3, 4, []uint64{9}}, {"b", 1, 2, []uint64{9}},
+	want := []Held{{"a", 1, 2, []uint64{9}}, {"a", 2, 3, []uint64{8}}, {"a", 3, 4, []uint64{9}}, {"a", 4, 5, []uint64{9}}, {"b", 1, 2, []uint64{9}},
 		{"b", 3, 4, []uint64{9}}}
 	if !slices.EqualFunc(count, want, func(a, b Held) bool {
 		return a.Node == b.Node && a.First == b.First && a.End == b.End && slices.Equal(a.Steps, b.Steps)

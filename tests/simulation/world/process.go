@@ -251,11 +251,10 @@ func (p *process) told(tell agent.Tell) agent.Result {
 	if tell.Snapshots {
 		told.Snapshots = p.node.listed(p.bucket, tell.Complete)
 	}
-	if !tell.Claims {
-		told.Holdings = p.state.holdings()
+	if told.Holdings = p.state.holdings(); !tell.Claims {
 		return told
 	}
-	for _, holding := range p.state.holdings() {
+	for _, holding := range told.Holdings {
 		for unit := holding.Units.First; unit < holding.Units.End; unit++ {
 			for _, step := range holding.Steps {
 				found, _ := p.state.find(unit, step)
