@@ -14,6 +14,9 @@ var Stored = Invariant{"training goes back to the newest snapshot that members c
 			continue
 		}
 		whole := change.snapshots()
+		for _, differ := range log.differing(change) {
+			delete(whole, differ)
+		}
 		if i > 0 {
 			whole = counted(whole, change.plan.Parent, log.changes[i-1].plan.ResumeStep)
 		}
@@ -39,6 +42,22 @@ type snapshot struct {
 }
 
 func key(s events.Snapshot) snapshot { return snapshot{s.Step, s.Plan} }
+
+// differing are those of which readers offered different bytes in an attempt at a change, and nobody could tell which were right.
+func (l *Log) differing(change change) (differ []snapshot) {
+	tried := map[string]*events.Schedule{}
+	for _, schedule := range said[*events.Schedule](l, events.Scheduled) {
+		if schedule.Plan.Generation == change.plan.Generation {
+			tried[schedule.Negotiation] = schedule
+		}
+	}
+	for _, failure := range said[*events.Failure](l, events.RestorationFailed) {
+		if schedule := tried[failure.Negotiation]; schedule != nil && failure.Node == "" && len(failure.Givers) > 0 {
+			differ = append(differ, snapshot{schedule.StopStep, schedule.Plan.Snapshot})
+		}
+	}
+	return differ
+}
 
 // counted are those that were not undone: of the plan before, or not beyond the step from which it went on.
 func counted(whole map[snapshot]bool, before string, resumed uint64) map[snapshot]bool {

@@ -22,21 +22,31 @@ func (m *Machine) mayAsk() bool {
 	return m.heedsSnapshots() && !opening.Snapshots && m.readers(opening.Changes)
 }
 
-// noteMisread has the next attempt do without the snapshot that nodes could not read: they have an older one perhaps. A node that
+// misreading returns who may be unable to read what a failed attempt went back to: who is to blame, or all whose offers differ where nobody can
+// tell who is right. A receiver of which the restorer tells has offered what it read.
+func (m *Machine) misreading(failure events.Failure, blamed string) []string {
+	switch {
+	case m.cause.Source == restorer && (len(failure.Givers) == 0 || failure.Node == ""):
+		return failure.Givers
+	case blamed == "":
+		return nil
+	}
+	return []string{blamed}
+}
+
+// noteMisread has the next attempt do without the snapshot that a node could not read: it has an older one perhaps. A node that
 // misreads another one, too, is not asked for any: what it reads is nothing, or not what others have.
-func (m *Machine) noteMisread(nodes []string) {
+func (m *Machine) noteMisread(node string) {
 	snapshot := m.state.Negotiation.Snapshot
 	if snapshot.Plan == "" {
 		return
 	}
-	for _, node := range nodes {
-		for key := range m.state.Misread {
-			if strings.HasPrefix(key, node+" ") {
-				m.state.Misread[node] = true
-			}
+	for key := range m.state.Misread {
+		if strings.HasPrefix(key, node+" ") {
+			m.state.Misread[node] = true
 		}
-		m.state.Misread[misreadKey(node, snapshot)] = true
 	}
+	m.state.Misread[misreadKey(node, snapshot)] = true
 }
 
 func misreadKey(node string, snapshot protocol.Snapshot) string {

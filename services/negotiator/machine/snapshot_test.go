@@ -221,17 +221,29 @@ func TestAHolderThatMayLiveIsWaitedForBeforeTrainingGoesBackToASnapshot(t *testi
 }
 
 func TestTheNextAttemptDoesWithoutWhatANodeCouldNotRead(t *testing.T) {
-	w := newSnapshotWorld(t)
-	planOne := w.machine.state.PlanDigest
-	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3), snapshotOf(300, planOne, 0, 3)}
-	w.reads["n5"] = []events.Snapshot{snapshotOf(300, planOne, 0, 3)}
-	w.transfer, w.mute[events.Scheduled] = true, true
-	w.loseAll()
-	w.mute[events.Scheduled] = false
-	w.hear(events.RestorationFailed, "/restorer", "r",
-		&events.Failure{Negotiation: w.opened.Negotiation, Node: "n4", Reason: "unit 0: unreadable"})
-	w.run()
-	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 300 {
-		t.Errorf("goes on from step %d, held %+v: expected what n5 can read, 300", plan.ResumeStep, w.held())
+	for name, test := range map[string]struct {
+		node   string
+		givers []string
+		resume uint64
+	}{
+		"n4 does not offer it":                                     {"n4", []string{"n4"}, 300},
+		"n4 and n6 offer different bytes (seed 65863)":             {"", []string{"n4", "n6"}, 300},
+		"n4 offers it, and never says that it has it (seed 66828)": {"n4", nil, 400},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newSnapshotWorld(t)
+			planOne := w.machine.state.PlanDigest
+			w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3), snapshotOf(300, planOne, 0, 3)}
+			w.reads["n5"] = []events.Snapshot{snapshotOf(300, planOne, 0, 3)}
+			w.transfer, w.mute[events.Scheduled] = true, true
+			w.loseAll()
+			w.mute[events.Scheduled] = false
+			w.hear(events.RestorationFailed, "/restorer", "r",
+				&events.Failure{Negotiation: w.opened.Negotiation, Node: test.node, Givers: test.givers, Reason: "unit 0: it fails"})
+			w.run()
+			if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != test.resume {
+				t.Errorf("goes on from step %d, held %+v: expected %d", plan.ResumeStep, w.held(), test.resume)
+			}
+		})
 	}
 }

@@ -42,14 +42,17 @@ func (m *Machine) transferFailed(failure events.Failure) {
 		under.Awaited = nil // what is wrong shows where all are paused
 		return
 	}
-	m.retry("transfer failed: "+failure.Reason, m.toBlame(failure))
+	blamed := m.toBlame(failure)
+	for _, node := range m.misreading(failure, blamed) {
+		m.noteMisread(node)
+	}
+	m.retry("transfer failed: "+failure.Reason, blamed)
 }
 
 // retry plans a transfer anew. Nobody is to blame where the hub is. A node that was to blame again and again is given up, if the others can
 // do without what it holds. So is a node that alone tells of failures again and again, whomever it blames. Otherwise the cluster holds
 // after a bounded number of attempts.
 func (m *Machine) retry(reason string, blamed ...string) {
-	m.noteMisread(blamed)
 	_, last := protocol.Spare(m.state.placed(), blamed)
 	m.noteAlone(last)
 	var tired []string

@@ -36,6 +36,11 @@ func blaming(node, format string, values ...any) *blame {
 	return &blame{node: node, reason: fmt.Sprintf(format, values...)}
 }
 
+// doubting blames a giver, from which others take as little as they can next.
+func doubting(giver, format string, values ...any) *blame {
+	return &blame{giver, fmt.Sprintf(format, values...), []string{giver}}
+}
+
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
 	w := &watch{
 		Negotiation: schedule.Negotiation, StopStep: schedule.StopStep,
@@ -69,7 +74,7 @@ func (m *Machine) offered(cause events.Event, offer events.Offer) []events.Event
 // bit.
 func (w *watch) note(said events.Offer) *blame {
 	if said.Step != w.StopStep {
-		return blaming(said.Node, "unit %d: expected an offer of step %d, got %d", said.Unit, w.StopStep, said.Step)
+		return doubting(said.Node, "unit %d: expected an offer of step %d, got %d", said.Unit, w.StopStep, said.Step)
 	}
 	offers, told := w.Offers[said.Unit], offer{said.Digest, said.Bytes}
 	if offers == nil {
@@ -77,7 +82,7 @@ func (w *watch) note(said events.Offer) *blame {
 		w.Offers[said.Unit] = offers
 	}
 	if before, again := offers[said.Node]; again && before != told {
-		return blaming(said.Node, "unit %d: expected %s as it offered before, got %s",
+		return doubting(said.Node, "unit %d: expected %s as it offered before, got %s",
 			said.Unit, before.Digest, said.Digest)
 	}
 	offers[said.Node] = told
@@ -111,7 +116,7 @@ func (w *watch) disagreement(last events.Offer) *blame {
 	}
 	for _, node := range slices.Sorted(maps.Keys(offers)) {
 		if told := offers[node]; told != major {
-			return blaming(node, "unit %d at step %d: expected %s as most givers offer, got %s",
+			return doubting(node, "unit %d at step %d: expected %s as most givers offer, got %s",
 				last.Unit, last.Step, major.Digest, told.Digest)
 		}
 	}
@@ -192,8 +197,7 @@ func (w *watch) behind() *blame {
 		for _, unit := range w.Expected[receiver] {
 			for _, giver := range w.Givers[unit] {
 				if _, offered := w.Offers[unit][giver]; !offered {
-					reason := fmt.Sprintf("unit %d: not offered in time, and %s waits for it", unit, receiver)
-					return &blame{giver, reason, []string{giver}}
+					return doubting(giver, "unit %d: not offered in time, and %s waits for it", unit, receiver)
 				}
 			}
 		}

@@ -119,7 +119,7 @@ func TestAGiverThatDiffersFromMostIsBlamedWhenAllHaveOffered(t *testing.T) {
 			}
 			said = append(said, transfer.offer(node, 3, stopStep, word))
 		}
-		if want := []string{"", "", "failed by n6"}; !slices.Equal(said, want) {
+		if want := []string{"", "", "failed by n6, doubting [n6]"}; !slices.Equal(said, want) {
 			t.Errorf("%v: said %q, expected %q", order, said, want)
 		}
 	}
@@ -145,13 +145,13 @@ func TestAGiverThatContradictsItselfIsBlamed(t *testing.T) {
 	transfer := start(t)
 	transfer.expect(transfer.offer("n5", 3, stopStep, "a"), "")
 	transfer.expect(transfer.offer("n5", 3, stopStep, "a"), "")
-	transfer.expect(transfer.offer("n5", 3, stopStep, "b"), "failed by n5")
+	transfer.expect(transfer.offer("n5", 3, stopStep, "b"), "failed by n5, doubting [n5]")
 }
 
 func TestAnOfferOfAnotherStepThanScheduledIsItsGiversFault(t *testing.T) {
 	for _, step := range []uint64{0, stopStep - 1, stopStep + 1} {
 		transfer := start(t)
-		transfer.expect(transfer.offer("n5", 3, step, "3"), "failed by n5")
+		transfer.expect(transfer.offer("n5", 3, step, "3"), "failed by n5, doubting [n5]")
 	}
 }
 
