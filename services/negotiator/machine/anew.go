@@ -160,7 +160,7 @@ func (m *Machine) miss(lost events.NodeState) {
 	if m.state.Missed == nil {
 		m.state.Missed = map[string]string{}
 	}
-	if len(m.state.Missed) < events.MostSilent {
+	if len(m.state.Missed) < events.MostNodes {
 		m.state.Missed[lost.Node] = lost.Incarnation
 	}
 }

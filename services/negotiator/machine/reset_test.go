@@ -256,31 +256,6 @@ func TestAResetTellsTheStepThatItGivesUpAndWhoMayLive(t *testing.T) {
 	}
 }
 
-// A node that stood still was given up, the others went on without it, and the reset did not name it.
-func TestAResetNamesWhoWasLostUnderAnEarlierPlanAndMayLive(t *testing.T) {
-	for hasEnded, silent := range map[bool][]string{false: {"n2"}, true: nil} {
-		w := newWorld(t, 3)
-		w.step = 40
-		process, before := w.process["n2"], w.plan.Generation
-		w.lose("n2")
-		w.run()
-		if _, there := w.plan.Member("n2"); there || w.plan.Generation == before {
-			t.Fatalf("the plan is %+v", w.plan)
-		}
-		if hasEnded {
-			w.hear(events.NodeExited, "/node/n2", "n2", &events.Exit{Node: "n2", Incarnation: process, Reason: "exit status 1"})
-		}
-		w.prove(41, "n1")
-		w.prove(41, "n3")
-		if refused := w.reset(); refused != "" {
-			t.Fatal(refused)
-		}
-		if told := lastAsked[events.JobReset](w, events.TrainingReset); !slices.Equal(told.Silent, silent) {
-			t.Errorf("it has ended: %v, told %+v", hasEnded, told)
-		}
-	}
-}
-
 func TestAResetIsToldAgainEachDayUntilThereIsAPlan(t *testing.T) {
 	w := resets(t, false)
 	at, first := w.now, lastAsked[events.JobReset](w, events.TrainingReset)
