@@ -27,7 +27,7 @@ func (w *World) checkStored(event events.Event) {
 		w.wentBack, w.lost = payload.LostSteps > 0, payload
 	case *events.NodeState:
 		if event.Kind == events.NodeLost {
-			w.missedAfterwards(payload)
+			w.missedAfterwards(event, payload)
 			w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 		}
 	case *events.CompleteSnapshot:
@@ -45,6 +45,7 @@ func (w *World) checkStored(event events.Event) {
 	case *events.JobEnd:
 		w.checkEnd(payload)
 	case *events.JobStop:
+		w.stopped = true
 		w.checkStop(payload)
 	case *events.JobReset:
 		w.resetTold(payload)
@@ -93,7 +94,7 @@ const aheadOfAll = 4
 
 // checkPlan looks at a plan that is committed.
 func (w *World) checkPlan(plan *events.Plan) {
-	w.undecided, w.isHeld, w.heldFor = false, false, ""
+	w.undecided, w.isHeld, w.stopped, w.heldFor = false, false, false, ""
 	if want := w.generation() + 1; plan.Generation != want {
 		w.violation("generation %d is committed, expected %d", plan.Generation, want)
 	}

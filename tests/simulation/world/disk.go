@@ -144,11 +144,12 @@ func (w *World) noteComplete(snapshot *events.CompleteSnapshot) {
 	id, before := retention.ID{Step: snapshot.Step, Plan: snapshot.Plan}, w.told[snapshot.Tier]
 	if before.Plan != id.Plan || before.Step < id.Step {
 		w.told[snapshot.Tier] = id
+		delete(w.untold, snapshot.Tier)
 	}
 }
 
 // checkKept finds a part removed of the newest snapshot of a tier that the log says is complete, where no newer one is whole. A snapshot of
-// a history that was left may go for any that counts, in whatever tier.
+// a history that was left may go for any that counts, in whatever tier, and one of which only a log told that is lost for one as new.
 func (w *World) checkKept(name string) {
 	told, isTold := w.told[name]
 	if !isTold || w.lies || w.program != "" { // agents of an earlier build remove parts unasked
@@ -156,6 +157,9 @@ func (w *World) checkKept(name string) {
 	}
 	isLeft := !w.counts(told)
 	if isLeft && w.hasSnapshot() {
+		return
+	}
+	if newest, whole := w.wholeSnapshot(func(*node) bool { return true }); whole && w.untold[name] && newest.Step >= told.Step {
 		return
 	}
 	for _, id := range w.wholeOf(name) {

@@ -58,10 +58,10 @@ func (w *World) checkEnd(end *events.JobEnd) {
 // inTime is how long a service may take to hear that the job is complete, where nobody keeps it from that.
 const inTime = time.Second
 
-// missedAfterwards finds a node that is said lost although the job is complete.
-func (w *World) missedAfterwards(lost *events.NodeState) {
-	monitor := w.services["monitor"].last()
-	if w.ended && w.now > w.endedAt+inTime && monitor != nil && monitor.life.CaughtUp() {
+// missedAfterwards finds a node that is said lost although the job is complete. The monitor may have decided so before, and be late.
+func (w *World) missedAfterwards(event events.Event, lost *events.NodeState) {
+	monitor, decided := w.services["monitor"].last(), w.now-w.time().Sub(event.Time)
+	if w.ended && decided > w.endedAt+inTime && monitor != nil && monitor.life.CaughtUp() {
 		w.violation("%s is lost, and the job is complete", lost.Node)
 	}
 }

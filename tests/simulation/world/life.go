@@ -122,10 +122,11 @@ func (w *World) teller() *process {
 	return nil
 }
 
-// lacksNodes reports whether a log that lost all rightly waits for the nodes of a first plan, and said so: nobody tells of a plan.
+// lacksNodes reports whether a log that lost all rightly waits for the nodes of a first plan, and said so: nobody tells of a plan. So it
+// does after a stop, where fewer were started again.
 func (w *World) lacksNodes() bool {
-	return w.wiped && w.hub.heard[w.hub.Plans] == 0 && w.teller() == nil && w.scripts() < w.startNodes &&
-		strings.HasPrefix(w.heldFor, "waiting for more nodes")
+	waits := w.stopped || w.wiped && w.hub.heard[w.hub.Plans] == 0 && w.teller() == nil
+	return waits && w.scripts() < w.startNodes && strings.HasPrefix(w.heldFor, "waiting for more nodes")
 }
 
 // beginAnew begins the judge's books anew, behind so many plans. The ledger goes on: whatever was trained since those is undone.

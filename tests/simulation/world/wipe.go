@@ -46,7 +46,10 @@ func (w *World) restore() {
 
 // isAnother has the judge know that the next log is another one.
 func (w *World) isAnother() {
-	w.wiped, w.isNew, w.begins, w.toldOf, w.missed = true, true, false, 0, map[string]time.Duration{}
+	w.wiped, w.isNew, w.begins, w.stopped, w.toldOf, w.missed = true, true, false, false, 0, map[string]time.Duration{}
+	for tier := range w.told {
+		w.untold[tier] = true
+	}
 	w.hub.forgetHalf()
 }
 

@@ -57,6 +57,7 @@ type World struct {
 	unjudged    int                       // events since the log was judged
 	chatter     chatter
 	begins      bool           // in a log that lost all training is about to begin, as its newest negotiation says
+	stopped     bool           // training was, since the newest plan
 	heldFor     string         // why the cluster holds, as was told last since the newest plan; empty: it does not
 	scripted    []*script      // that run, or have yet to end
 	misled      bool           // the log was found wrong
@@ -92,6 +93,7 @@ type World struct {
 	lastHeld     map[int]time.Duration   // by unit: when a process ended that had a healthy copy
 	doubled      bool                    // two processes of one name have a disk between them
 	told         map[string]retention.ID // by tier: the newest snapshot that the log says is complete
+	untold       map[string]bool         // by tier: a log that is lost told of that, and no later one
 	made         []madeUnder             // by plan, the oldest first
 	held         *events.HeldStep        // told last; nil: no step was
 	program      string                  // of an earlier build; empty: there is none
@@ -208,7 +210,7 @@ func New(c Cluster, verbose bool) *World {
 		verbose: verbose, snapshots: c.Snapshots, named: map[string]*node{}, agentsHear: map[events.Kind]bool{},
 		compareEvery: cmp.Or(c.CompareEvery, 8), judged: c.Judged, siteCount: c.Sites, steps: c.Steps, taken: map[incarnation]bool{},
 		startNodes: c.Nodes, livedUnder: map[string]int{}, program: c.Earlier,
-		told: map[string]retention.ID{}, lastHeld: map[int]time.Duration{},
+		told: map[string]retention.ID{}, untold: map[string]bool{}, lastHeld: map[int]time.Duration{},
 	}
 	w.bucket = &tier{units: w.job.Units()}
 	settings := map[string]any{
