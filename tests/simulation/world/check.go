@@ -47,6 +47,8 @@ func (w *World) checkStored(event events.Event) {
 	case *events.JobStop:
 		w.stopped = true
 		w.checkStop(payload)
+	case *events.StepDelay:
+		w.checkRest(payload)
 	case *events.JobReset:
 		w.resetTold(payload)
 	case *events.Divergence:

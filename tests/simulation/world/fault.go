@@ -111,6 +111,11 @@ var verbs = []verb{
 		}
 		w.scriptEnds(a.node(w), restart)
 	}},
+	{"script of NODE rests SECONDS", func(w *World, a args) {
+		n := a.node(w)
+		n.rests, n.rested = true, w.now-a.seconds()
+		a.after(w, func() { n.rests = false })
+	}},
 	{"script of NODE is gone", func(w *World, a args) {
 		if n := a.node(w); w.endScript(n) {
 			w.standIn(n, scriptTime)

@@ -9,6 +9,23 @@ import (
 	"github.com/reknit/reknit/events"
 )
 
+// An agent that tells of a rest with each heartbeat has it logged once, and nobody ends or waits for that.
+func TestAScriptThatRestsIsNamedOnceAndNothingElseComesOfIt(t *testing.T) {
+	outcome := Script{
+		Cluster: Cluster{Seed: 1, Nodes: 4, Layers: 4, Kind: events.DataParallel},
+		Faults:  []Fault{{At: firstFault, Words: "script of n2 rests 61 for 30s"}, {At: firstFault + 40*time.Second, Words: "start n1"}}, // which runs
+	}.Play(true)
+	var named int
+	for _, line := range outcome.Story {
+		if strings.Contains(line, string(events.StepDelayed)) {
+			named++
+		}
+	}
+	if named != 1 || outcome.Changes != 1 || len(outcome.Violations) > 0 {
+		t.Errorf("named %d times, %v\n%s", named, outcome, strings.Join(outcome.Story, "\n"))
+	}
+}
+
 // A script that hung beside its micro-batches or behind its commit was seen by nobody for five and a half minutes. Three steps of 0.28 s
 // and 2 s are told within 3.5 s: heartbeats come twice a second. The hang begins at another point of a step each time.
 func TestAHangBetweenStepsIsNamedWithinThreeStepsAndTwoSecondsAndEndsNobody(t *testing.T) {

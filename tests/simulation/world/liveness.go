@@ -42,6 +42,7 @@ func (w *World) heal() {
 	w.network = newNetwork()
 	for _, n := range w.nodes {
 		n.slowness, n.reads, n.storing, n.kernel, n.updates, n.breaks, n.silent, n.lies, n.blurts = 1, 1, 0, 0, 0, 0, "", nil, ""
+		n.rests = false
 		n.disk.heal()
 		w.unhang(n)
 		for _, p := range n.processes() {

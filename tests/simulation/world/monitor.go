@@ -12,7 +12,7 @@ func (p *process) pulse(suspicions ...events.Suspicion) {
 	p.beat.Number++
 	beat := p.beat
 	beat.Node, beat.Incarnation, beat.Generation, beat.Suspicions = p.node.name, p.incarnation, p.generation, suspicions
-	beat.Phase = p.phase()
+	beat.Phase, beat.Script = p.phase(), p.rests()
 	if beat.Between = beat.Phase == events.PhaseBetween; beat.Between {
 		beat.Phase = ""
 	}

@@ -24,6 +24,8 @@ type node struct {
 	kernel   time.Duration  // what its trainer takes to give up a step
 	updates  time.Duration  // what its trainer takes to make a step of which it has all sums
 	between  bool           // where its trainer hangs, that is between steps
+	rests    bool           // its script does nothing, as its agent tells
+	rested   time.Duration  // when that began, by the agent; zero: it never did
 	breaks   int            // so many-th of the steps that it begins breaks; zero: none
 	begun    int            // steps, since some break
 	consents consent.Policy // of its next processes

@@ -52,7 +52,7 @@ func NewScript(seed uint64) Script {
 	s.Snapshots, s.Faults = withSnapshots(seed, s.Layers, s.Faults)
 	s.Sites, s.Faults = withSites(seed, s.Nodes, s.Faults)
 	s.Faults = withScripts(seed, s.Nodes, withSecond(seed, s.Nodes, withTrimming(seed, s.Faults)))
-	s.Faults = withWithheld(seed, s.Nodes, s.Faults)
+	s.Faults = withRests(seed, s.Nodes, withWithheld(seed, s.Nodes, s.Faults))
 	if r.IntN(4) == 0 {
 		s.Stays = fmt.Sprintf(staying[r.IntN(len(staying))], fmt.Sprintf("n%d", 1+r.IntN(s.Nodes)))
 	}

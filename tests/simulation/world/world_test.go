@@ -24,7 +24,7 @@ func TestWhoLivesTrainsAfterEachKindOfFault(t *testing.T) {
 		"leave n2", "leave n2 within 5", "again negotiation.opened", "again negotiation.consented",
 		"again membership.join-requested", "again plan.proposed",
 
-		"script of n2 ends", "script of n2 ends for 20s", "script of n2 is gone",
+		"script of n2 ends", "script of n2 ends for 20s", "script of n2 is gone", "script of n2 rests 61 for 10s",
 		"scripts end 3 steps on for 5s", "sample 3 steps on is bad for 10s",
 		"rename n2 3", "withhold n2 negotiation.consented for 30s", "withhold n2 shard.offered for 30s",
 		"break n2", "break n2 for 10s", "exit n2", "exit n2 for 3s", "kernel of n2 takes 40 for 20s", "update of n2 takes 3 for 20s",
