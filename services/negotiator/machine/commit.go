@@ -10,6 +10,21 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// training is the plan in force, and how far it came under it.
+type training struct {
+	Plan       *events.Plan     `json:"plan,omitempty"`
+	PlanDigest string           `json:"planDigest,omitempty"`
+	Data       protocol.Data    `json:"data,omitempty"`
+	History    protocol.History `json:"history,omitzero"`
+	WentBack   bool             `json:"wentBack"`          // the plan in force: to an older step than the one before had reached
+	Unbegun    bool             `json:"unbegun,omitempty"` // no step is known to have been made since training began
+	Committed  time.Time        `json:"committed"`         // the plan in force, by the log's clock
+	Stopped    time.Time        `json:"stopped"`           // its training, by the log's clock; zero: it goes on
+	Paused     bool             `json:"paused"`            // a step was abandoned: only a new plan lets trainers go on
+	Abandoned  uint64           `json:"abandoned"`         // generation of the last plan for which all abandoned their steps
+	Recall     recall           `json:"recall,omitzero"`
+}
+
 // rememberedLeavers is for how many generations a node that left is remembered: so many committed plans may wait for
 // their steps.
 const rememberedLeavers = 4

@@ -10,6 +10,15 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// consenting is what members said that they hold.
+type consenting struct {
+	Consents map[string]events.Consent `json:"consents"`
+	Claims   claims                    `json:"claims"`             // of those whose word needs proof
+	Older    map[uint64]claims         `json:"older,omitempty"`    // by generation: of those who trained under an older plan
+	Outdated bool                      `json:"outdated,omitempty"` // other changes came since the opening
+	measured int                       // links, the first ones, whose ends have consented; looked up anew after a restart
+}
+
 // open opens a negotiation of changes. After one that stops training no plan follows.
 func (m *Machine) open(changes []events.Change, stop bool) {
 	m.agenda.lack = nil
@@ -23,7 +32,8 @@ func (m *Machine) open(changes []events.Change, stop bool) {
 	under := &negotiation{
 		ID:    nameOf(generation, m.cause),
 		Phase: protocol.Consenting, Trace: m.cause.Traceparent,
-		Consents: map[string]events.Consent{}, Claims: claims{}, Promises: map[string]uint64{},
+		consenting: consenting{Consents: map[string]events.Consent{}, Claims: claims{}},
+		promising:  promising{Promises: map[string]uint64{}},
 	}
 	under.Opening = events.Opening{
 		Negotiation: under.ID, Generation: generation, Changes: changes,

@@ -5,9 +5,24 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
+
+// goal is the job, and how it ends.
+type goal struct {
+	Job      *events.Job            `json:"job,omitempty"`      // of the first to join; everybody else's must equal it
+	Bids     map[string]*events.Job `json:"bids,omitempty"`     // jobs of those who wait for a first plan of several nodes
+	Reset    *events.JobReset       `json:"reset,omitempty"`    // somebody has training begin with the next plan; nil: nobody
+	Finals   *finals                `json:"finals,omitempty"`   // nil: training is complete for nobody yet
+	Complete *events.JobEnd         `json:"complete,omitempty"` // nil: the job is not done
+	Stopping string                 `json:"stopping,omitempty"` // why all who train are to stop, as somebody asked; empty: nobody did
+	Stored   stored                 `json:"stored,omitzero"`
+	Stop     *events.JobStop        `json:"stop,omitempty"`   // nil: training was not stopped since the last commit
+	Ended    time.Time              `json:"ended,omitzero"`   // the job, by the log's clock
+	EndTold  time.Time              `json:"endTold,omitzero"` // when that was logged last
+}
 
 // difference is a field in which two jobs differ, and what they say there.
 type difference struct{ name, want, got string }

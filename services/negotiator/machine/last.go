@@ -10,6 +10,14 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// halting is how far the last snapshot is.
+type halting struct {
+	Wrote     map[int]bool    `json:"wrote,omitempty"`     // units of the last snapshot that are written to some tier
+	Unwritten []unwritten     `json:"unwritten,omitempty"` // of the last snapshot, one of a node and tier
+	Made      map[string]bool `json:"made,omitempty"`      // nodes that told that they made the step at which all stop
+	waited    bool            // for those who are behind the step at which all stop
+}
+
 // The last snapshot of a job is of a step that all make, and is written by all. A stop ends at once if it is known that no tier can
 // have that snapshot.
 

@@ -11,6 +11,15 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// network is what is known of links, and which of them nobody may use.
+type network struct {
+	Links  map[string]events.Link `json:"links"`  // by "from to"
+	Untold map[string]bool        `json:"untold"` // by "from to": measured by members, and not told to the monitor yet
+	Cut    map[string]bool        `json:"cut"`    // by "a b": disconnected on purpose
+	Apart  map[string]bool        `json:"apart"`  // by "a b": left out by a join that names its neighbours, while both are here
+	Shifts map[string]shift       `json:"shifts"` // by node: changes that its links have brought about lately
+}
+
 func (m *Machine) connect(request events.LinkRequest) {
 	if reason := m.cannot(request, false); reason != "" {
 		m.refuse(refusalOf(events.ChangeConnect, request.From, reason))

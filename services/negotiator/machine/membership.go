@@ -11,6 +11,20 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// roster is who takes part, asked to, or did.
+type roster struct {
+	Members   map[string]*member   `json:"members"`          // active nodes
+	Joiners   map[string]*member   `json:"joiners"`          // asked to join, not yet in a committed plan
+	Leavers   map[string]leaver    `json:"leavers"`          // that the last plans do without
+	Deadlines map[string]time.Time `json:"deadlines"`        // of nodes that want to leave
+	Failed    map[string]failures  `json:"failed"`           // by node: lately
+	Starts    map[string]starts    `json:"starts"`           // that failed, by crowd
+	Missed    map[string]string    `json:"missed,omitempty"` // incarnations lost from a place that may live, by node
+	Gone      map[string]string    `json:"gone"`             // incarnations of Plan, or that told of one, which have nothing, by node
+	Blank     map[string]string    `json:"blank,omitempty"`  // incarnations of Plan that made no step, as later ones of the node told
+	Fallen    map[string]uint64    `json:"fallen"`           // steps that nodes had completed which were lost since the last commit
+}
+
 func (m *Machine) join(join events.Join) {
 	m.inherit(join)
 	if reason := m.hasStopped(join); reason != "" {

@@ -8,6 +8,21 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// negotiations are what is asked for and under way, and what became of it since the last commit.
+type negotiations struct {
+	Asked       []request       `json:"asked,omitempty"` // by users, and not decided yet
+	Pending     []events.Change `json:"pending"`         // changes that no commit has brought about yet
+	Together    int             `json:"together"`        // that are asked for and negotiated at a time; zero: all, less: none
+	Negotiation *negotiation    `json:"negotiation,omitempty"`
+	Hold        hold            `json:"hold"`
+	Renewals    int             `json:"renewals"`   // negotiations since the last commit that ended for what is not urgent
+	Reasked     int             `json:"reasked"`    // of these since the last commit: opened anew for an answer that nobody can do without
+	Unanswered  int             `json:"unanswered"` // questions in a row that the planner or the restorer did not answer
+	Deferred    bool            `json:"deferred"`   // lost nodes were waited for since the last commit: once is enough
+	Lacking     time.Time       `json:"lacking"`    // since when the holder of the last steps is waited for; zero: none is
+	Ask         bool            `json:"ask"`        // for snapshots: living nodes did not have all units
+}
+
 // due returns the pending changes that can be negotiated now: all that press, and of those that were asked for as many
 // as are negotiated together: none where that is less than zero. A joiner that failed again and again waits.
 func (m *Machine) due(now time.Time) []events.Change {

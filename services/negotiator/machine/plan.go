@@ -9,6 +9,13 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// planning is what the planner was asked, and said.
+type planning struct {
+	Asked    bool             `json:"asked,omitempty"` // the planner
+	Proposal *events.Proposal `json:"proposal,omitempty"`
+	Message  float64          `json:"message,omitempty"` // as the machine's, of the plan proposed
+}
+
 func (m *Machine) askPlanner() {
 	m.state.Negotiation.Asked = true
 	m.say(events.PlanRequested, m.state.Negotiation.ID, m.planRequest())

@@ -26,7 +26,7 @@ func TestRequestsSayOfThePlanInForceWhoTrainsWhatAndNotHowItCameAbout(t *testing
 	plan, want := whole(), whole()
 	want.Sync, want.Migration, want.Predicted, want.Considered = events.Sync{}, events.Migration{}, events.Predicted{}, nil
 	want.Nodes = []events.Member{{Node: "n1", Incarnation: "a", Site: "here"}}
-	if told := (&Machine{state: state{Plan: plan}}).inForce(); !reflect.DeepEqual(told, want) {
+	if told := (&Machine{state: state{training: training{Plan: plan}}}).inForce(); !reflect.DeepEqual(told, want) {
 		t.Errorf("%+v is told, want %+v", told, want)
 	}
 	if !reflect.DeepEqual(plan, whole()) {
@@ -36,7 +36,7 @@ func TestRequestsSayOfThePlanInForceWhoTrainsWhatAndNotHowItCameAbout(t *testing
 
 func TestBothRequestsTellOfThePlanInForceInShort(t *testing.T) {
 	w := newWorld(t, 4)
-	before := (&Machine{state: state{Plan: w.plan}}).inForce()
+	before := (&Machine{state: state{training: training{Plan: w.plan}}}).inForce()
 	w.lose("n2")
 	w.run()
 	for _, current := range []*events.Plan{

@@ -162,7 +162,7 @@ func TestAStepThatAllHaveMadeIsSuspectedNoMoreThoughTrainingGoesBackBehindIt(t *
 	w.faults("n1")
 	w.faults("n2")
 	w.step = 40
-	w.machine.state.Negotiation = &negotiation{Consents: map[string]events.Consent{}}
+	w.machine.state.Negotiation = &negotiation{consenting: consenting{Consents: map[string]events.Consent{}}}
 	for _, node := range []string{"n3", "n4", "n5"} {
 		w.machine.state.Negotiation.Consents[node] = events.Consent{Incarnation: w.process[node], Step: 40}
 	}

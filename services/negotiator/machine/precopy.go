@@ -7,6 +7,13 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// preCopying is whose units move while training goes on.
+type preCopying struct {
+	Started bool     `json:"started"`         // units began to move while training goes on
+	Awaited []string `json:"awaited"`         // receivers that have not caught up
+	Grace   float64  `json:"grace,omitempty"` // seconds that units may move before a leaver's deadline; zero: none
+}
+
 // worthPreCopying reports whether all would pause so long for the units that they had better move while training goes
 // on.
 func (m *Machine) worthPreCopying() bool {

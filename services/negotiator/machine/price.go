@@ -7,6 +7,18 @@ import (
 	"github.com/reknit/reknit/services/negotiator/profile"
 )
 
+// figures are what nodes and the monitor measured.
+type figures struct {
+	Paces    map[string]float64 `json:"paces"`    // seconds of a usual step, by the node that measured it
+	Pauses   map[string]float64 `json:"pauses"`   // seconds of the longest pause between two steps, likewise
+	Prices   prices             `json:"prices"`   // of the last changes
+	Costs    profile.Layers     `json:"costs"`    // of layers, as nodes measured them
+	Measured profile.Paces      `json:"measured"` // of steps under the plan in force
+	Message  float64            `json:"message"`  // seconds over a ring's slowest link, as known when its plan was made; zero: none was
+	Failures float64            `json:"failures"` // per node and second, as the monitor last said
+	Returns  float64            `json:"returns"`  // seconds a lost node stays away, by the monitor; zero: not known
+}
+
 // prices are what changes cost besides their transfers: the mean of the last one and of what was measured before.
 type prices struct {
 	Switch  float64   `json:"switch"`  // seconds of those that moved nothing; zero: none was measured

@@ -7,6 +7,12 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// promising is where all can stop.
+type promising struct {
+	Promises map[string]uint64 `json:"promises"`
+	StopStep uint64            `json:"stopStep"`
+}
+
 // prepare asks all who train for the step at which they can stop.
 func (m *Machine) prepare() {
 	under := m.state.Negotiation

@@ -102,9 +102,10 @@ func TestAStepWhoseSamplesArePassedOverIsHeldWhereTrainingWouldGoBackBeforeItFor
 	m := w.machine
 	m.state.Data = m.state.Data.From(25, 300, 12) // what was made since is lost
 	m.state.Poison.Ends = map[string]stepEnd{"n1": {Step: 30, Reason: "ValueError: record 3605"}}
-	m.state.Negotiation = &negotiation{Opening: events.Opening{Negotiation: "g9"}, Consents: map[string]events.Consent{
+	m.state.Negotiation = &negotiation{Opening: events.Opening{Negotiation: "g9"}}
+	m.state.Negotiation.Consents = map[string]events.Consent{
 		"n1": {Incarnation: w.process["n1"], Step: 30}, "n2": {Incarnation: w.process["n2"], Step: 30},
-	}}
+	}
 	w.takeSaid(hearing(m, w.heard[len(w.heard)-1], func() { m.poisoned(25) }))
 	again := w.heldStep()
 	if again == nil || again.Hold != held.Hold+1 || again.Samples != held.Samples {

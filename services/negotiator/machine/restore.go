@@ -10,6 +10,14 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// restoring is the step to go on from, and the plan with nodes, transfers and rounds.
+type restoring struct {
+	Plan     *events.Plan      `json:"plan,omitempty"`    // with nodes, transfers and rounds
+	Snapshot protocol.Snapshot `json:"snapshot,omitzero"` // to go back to; zero: none
+	Back     *back             `json:"back,omitempty"`
+	Spared   []string          `json:"spared,omitempty"` // leavers that give only what nobody who stays holds
+}
+
 // restore asks the restorer, unless there is no step to go on from, or none that can be made.
 func (m *Machine) restore() {
 	under := m.state.Negotiation

@@ -9,6 +9,11 @@ import (
 	"github.com/reknit/reknit/services/negotiator/protocol"
 )
 
+// transferring is whether all units have come.
+type transferring struct {
+	moved bool // all units, or none had to
+}
+
 // mostBlame is how many transfers in a row may fail by one node's fault: then the others go on without it.
 const mostBlame = 3
 
