@@ -145,6 +145,15 @@ func (m *Machine) snapshotSeconds() float64 {
 	return max(m.settings.TransferTime.Seconds(), float64(bytes)/slowestWrite) + protocol.ComeSeconds(m.stepSeconds())
 }
 
+// lateStop waits no longer for nodes that are behind, or for the snapshot.
+func (m *Machine) lateStop() {
+	if m.isStored() {
+		m.state.Negotiation.waited = true
+		return
+	}
+	m.lateSnapshot("is not complete")
+}
+
 // lateSnapshot calls the stop off, and names who did not write, and why as far as they told.
 func (m *Machine) lateSnapshot(how string) {
 	under := m.state.Negotiation

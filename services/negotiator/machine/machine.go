@@ -1,5 +1,7 @@
-// Package machine is the negotiator's deterministic part: it hears facts, requests, consents and proposals, decides
+// Package machine is the negotiator's deterministic part: it hears facts, requests, consents and proposals, and then decides
 // whether and when a change happens, and commits plans. It has no clock, no network and no log.
+//
+// Handlers hear: they note facts in the state and in the agenda. The rules of advance.go decide.
 package machine
 
 import (
@@ -54,7 +56,7 @@ func New(settings Settings) *Machine {
 	}
 }
 
-// handlers says what the machine does about each kind of event.
+// handlers says who hears each kind of event.
 var handlers = events.Handlers[*Machine]{
 	events.JoinRequested:       handling((*Machine).join),
 	events.LeaveRequested:      handling((*Machine).leave),

@@ -73,6 +73,9 @@ func (m *Machine) caughtUp(caughtUp events.CaughtUp) {
 	}
 }
 
+// latePreCopy waits for nobody any more: the units come while all are paused.
+func (m *Machine) latePreCopy() { m.state.Negotiation.Awaited = nil }
+
 // allCaughtUp reports whether no receiver is waited for any more.
 func (m *Machine) allCaughtUp() bool { return len(m.state.Negotiation.Awaited) == 0 }
 

@@ -174,21 +174,7 @@ func (m *Machine) activated(activation events.Activation) {
 	}
 }
 
-// transferSeconds is how long units may move: while training goes on, before a leaver's deadline with time to pause in;
-// or from when the members are told at which step to stop.
-func (m *Machine) transferSeconds() float64 {
-	under := m.state.Negotiation
-	limit := protocol.TransferSeconds(m.settings.TransferTime.Seconds(), under.Plan.Predicted.TransitionSeconds)
-	switch {
-	case under.Phase == protocol.Transferring:
-		limit += protocol.ComeSeconds(m.stepSeconds())
-	case under.Grace > 0:
-		limit = min(limit, under.Grace)
-	}
-	return limit
-}
-
-// overdue decides about whoever still has not answered.
+// overdue hears that somebody has not answered in time.
 func (m *Machine) overdue(overdue events.Overdue) {
 	switch overdue.Phase {
 	case joining:
@@ -207,39 +193,28 @@ func (m *Machine) overdue(overdue events.Overdue) {
 	if now, _ := m.wanted(); now != overdue {
 		return // it was answered before this
 	}
-	under := m.state.Negotiation
-	switch {
-	case under == nil:
+	if m.state.Negotiation == nil {
 		m.tryAgain()
 		return
-	case under.Phase == protocol.PreCopying:
-		under.Awaited = nil
-		return
-	case under.Phase == protocol.Transferring:
-		m.lateTransfer()
-		return
-	case under.Phase == protocol.Stopping && m.isStored():
-		under.waited = true
-		return
-	case under.Phase == protocol.Stopping:
-		m.lateSnapshot("is not complete")
-		return
-	case protocol.Waits[under.Phase].Service != "":
-		m.state.Unanswered++
-		m.ends(fmt.Sprintf("the %s did not answer in time", protocol.Waits[under.Phase].Service))
-		return
 	}
-	m.silence()
+	timeouts[m.state.Negotiation.Phase](m)
 }
 
-// lateTransfer waits once more as long for the restorer, which hears the same fact and says whose part is missing. One
-// that does not say it has lost sight of the transfer.
-func (m *Machine) lateTransfer() {
-	under := m.state.Negotiation
-	if under.Round++; under.Round == 1 {
-		return
-	}
-	m.retry("the transfer did not end in time, and the restorer does not say who holds it up")
+// timeouts are what each phase notes when its time is over.
+var timeouts = map[protocol.Phase]func(*Machine){
+	protocol.Consenting:   (*Machine).silence,
+	protocol.Planning:     (*Machine).lateAnswer,
+	protocol.Restoring:    (*Machine).lateAnswer,
+	protocol.PreCopying:   (*Machine).latePreCopy,
+	protocol.Promising:    (*Machine).silence,
+	protocol.Transferring: (*Machine).lateTransfer,
+	protocol.Stopping:     (*Machine).lateStop,
+}
+
+// lateAnswer hears that the planner or the restorer does not answer.
+func (m *Machine) lateAnswer() {
+	m.state.Unanswered++
+	m.ends(fmt.Sprintf("the %s did not answer in time", protocol.Waits[m.state.Negotiation.Phase].Service))
 }
 
 // silence gives up who does not answer, but neither everybody at once, nor after the hub was away, nor who said that it

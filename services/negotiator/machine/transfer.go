@@ -54,6 +54,30 @@ func (m *Machine) transferFailed(failure events.Failure) {
 	m.retry("transfer failed: "+failure.Reason, blamed)
 }
 
+// lateTransfer waits once more as long for the restorer, which hears the same fact and says whose part is missing. One
+// that does not say it has lost sight of the transfer.
+func (m *Machine) lateTransfer() {
+	under := m.state.Negotiation
+	if under.Round++; under.Round == 1 {
+		return
+	}
+	m.retry("the transfer did not end in time, and the restorer does not say who holds it up")
+}
+
+// transferSeconds is how long units may move: while training goes on, before a leaver's deadline with time to pause in;
+// or from when the members are told at which step to stop.
+func (m *Machine) transferSeconds() float64 {
+	under := m.state.Negotiation
+	limit := protocol.TransferSeconds(m.settings.TransferTime.Seconds(), under.Plan.Predicted.TransitionSeconds)
+	switch {
+	case under.Phase == protocol.Transferring:
+		limit += protocol.ComeSeconds(m.stepSeconds())
+	case under.Grace > 0:
+		limit = min(limit, under.Grace)
+	}
+	return limit
+}
+
 // retry plans a transfer anew. Nobody is to blame where the hub is. A node that was to blame again and again is given up, if the others can
 // do without what it holds. So is a node that alone tells of failures again and again, whomever it blames. Otherwise the cluster holds
 // after a bounded number of attempts.
