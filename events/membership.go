@@ -19,9 +19,11 @@ type Join struct {
 	Site string `json:"site,omitempty" is:"token"`
 	// ShardAddress is host:port of the node's own shard store, a NATS server; without one its shards go through the hub's.
 	ShardAddress string `json:"shardAddress,omitempty" is:"address"`
-	PreCopies    bool   `json:"preCopies,omitempty"`    // it can give and take layers while training goes on, as PreCopyRequest tells
-	Snapshots    bool   `json:"snapshots,omitempty"`    // it may read some, and says which when an opening asks
-	MemoryBytes  int64  `json:"memoryBytes" is:"min=1"` // what training may use; 1 where no script runs, and the node only gives
+	PreCopies    bool   `json:"preCopies,omitempty"` // it can give and take layers while training goes on, as PreCopyRequest tells
+	Snapshots    bool   `json:"snapshots,omitempty"` // it may read some, and says which when an opening asks
+	// SnapshotFolder is where it writes snapshots on its own disk, in short. Left out: it writes none there.
+	SnapshotFolder string `json:"snapshotFolder,omitempty" is:"reason"`
+	MemoryBytes    int64  `json:"memoryBytes" is:"min=1"` // what training may use; 1 where no script runs, and the node only gives
 	// StateCopies is how many copies of the units it trains the node keeps in memory beside them: versions to roll back to,
 	// and snapshots, its own and a neighbour's. Plans leave room for them.
 	StateCopies int   `json:"stateCopies,omitempty" is:"max=1000"`

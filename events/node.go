@@ -18,6 +18,9 @@ type Pulse struct {
 	LossNotFiniteSince uint64 `json:"lossNotFiniteSince,omitempty"`
 	// StillSeconds is for how long the trainer has completed no step under its plan; left out where nobody knows of its steps.
 	StillSeconds float64 `json:"stillSeconds,omitempty" is:"min=0,max=1e9"`
+	// PaceSeconds is how long it takes from one completed step to the next under the plan, on average of the last ones: with what the
+	// script does between steps. Left out before two were completed.
+	PaceSeconds float64 `json:"paceSeconds,omitempty" is:"min=0,max=1e9"`
 	// Phase is what the trainer does in the step after that: computing, or waiting for others; left out where it is in none, or its
 	// agent does not know. Starting: it has not asked for a place yet, and is about to.
 	Phase string `json:"phase,omitempty" is:"one=starting|computing|waiting"`
@@ -52,6 +55,10 @@ type Script struct {
 	RestsSeconds float64 `json:"restsSeconds,omitempty" is:"min=0,max=1e9"`
 	// UsualSeconds is how long the longest such rest was that ended by itself.
 	UsualSeconds float64 `json:"usualSeconds,omitempty" is:"min=0,max=1e9"`
+	// Pid is the process of a script that rests, on its machine.
+	Pid int `json:"pid,omitempty" is:"min=0"`
+	// Stopped tells that a signal or a debugger has stopped that process: the script hangs, and waits for none of the others.
+	Stopped bool `json:"stopped,omitempty"`
 }
 
 // MostAwaited is how many nodes a script's agent names.
@@ -102,6 +109,8 @@ type Exit struct {
 	// Keeps tells that the agent keeps the state that the process left, for others and for the process that it starts next: what the
 	// node held may come back.
 	Keeps bool `json:"keeps,omitempty"`
+	// WaitedSeconds is for how long the process had done nothing by then, where it was stopped or hung; left out where it ended.
+	WaitedSeconds float64 `json:"waitedSeconds,omitempty" is:"min=0,max=1e9"`
 }
 
 // The outcomes of a connection to a node that does not answer.
