@@ -113,6 +113,7 @@ func (s *Session) sendPulse() {
 	if known.Generation > 0 { // a plan sets the step, too: that of a joiner, and of who is rolled back
 		pulse.Step = known.Step
 	}
+	pulse.PaceSeconds = known.Pace
 	pulse.LossNotFinite, pulse.LossNotFiniteSince = known.Diverged > 0, known.Diverged
 	if pulse.StillSeconds = 0; !s.pulses.moved.IsZero() {
 		pulse.StillSeconds = time.Since(s.pulses.moved).Seconds()

@@ -76,6 +76,21 @@ func (s *Session) Failed(ctx context.Context, reason string, exitCode int, inSte
 	return s.exited(ctx, func(now time.Time) []machine.Action { return s.machine.Failed(now, reason, exitCode, inStep, keeps) })
 }
 
+// Incarnation returns that of the process, as the cluster knows it.
+func (s *Session) Incarnation() string {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return s.machine.Snapshot().Incarnation
+}
+
+// Stood tells for how long the trainer's process has done nothing: Exited or Failed, called next, is to say so.
+func (s *Session) Stood(long time.Duration) {
+	s.tell(func() []machine.Action {
+		s.machine.Stood(long.Seconds())
+		return nil
+	})
+}
+
 func (s *Session) exited(ctx context.Context, tell func(time.Time) []machine.Action) error {
 	var said []events.Event
 	s.tell(func() (others []machine.Action) {

@@ -10,6 +10,9 @@ const tellTimeout = 2 * time.Second // while the hub is away, the trainer's sile
 
 // exited tells the cluster that the trainer is gone.
 func (t *trainer) exited(how exit) {
+	if how.stood > 0 {
+		t.session.Stood(how.stood)
+	}
 	if !t.keeps {
 		t.tellExit(how.how, how.code)
 		return

@@ -253,8 +253,9 @@ func TestAProcessThatIsStoppedIsGivenUp(t *testing.T) {
 	if err := process.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if exited := await[events.Exit](r, events.NodeExited); !strings.Contains(exited.Reason, "stopped") {
-		t.Errorf("it says %+v", exited)
+	if exited := await[events.Exit](r, events.NodeExited); !strings.Contains(exited.Reason, "stopped") ||
+		exited.WaitedSeconds < mostStopped.Seconds() {
+		t.Errorf("it says %+v: expected that it was stopped, and for how long by then", exited)
 	}
 	if failed := <-answer; !strings.Contains(failed.What, "stopped") || !strings.Contains(failed.Fix, "join") {
 		t.Errorf("its call is answered with %+v: expected why, and that it is to join", failed)

@@ -157,6 +157,28 @@ func (h *holder) isNeeded(ctx context.Context) (bool, error) {
 	return outlive.Needed(h.left.generation, plan.Generation, len(plan.UnitsOf(h.left.joining.Node)) > 0, isHeld), err
 }
 
+// tellEnd tells the cluster that the agent ends, and keeps no more what it said to keep.
+func (h *holder) tellEnd() {
+	ctx, cancel := context.WithTimeout(context.Background(), tellTimeout)
+	defer cancel()
+	node, process := h.left.joining.Node, h.left.process
+	if h.session != nil { // it took part itself since
+		process = h.session.Incarnation()
+	}
+	b, err := bus.Connect(ctx, bus.Config{URL: h.config.URL, Name: node, Cluster: h.config.Cluster, Kit: h.config.Kit})
+	if err == nil {
+		defer b.Close()
+		speaker := events.Speaker{Source: "/node/" + node, Cluster: h.config.Cluster}
+		_, err = b.Publish(ctx, speaker.First(time.Now(), "ends-"+process, events.NodeExited, node, &events.Exit{
+			Node: node, Incarnation: process, Generation: h.left.generation,
+			Reason: "its agent ended, and keeps no more what its trainer left",
+		}))
+	}
+	if err != nil {
+		slog.Warn("that the agent ends is not told", "node", node, "error", err)
+	}
+}
+
 // trainable is what the node may use for training: nothing, so that a plan gives it no place.
 const trainable = 1 // byte
 

@@ -20,6 +20,7 @@ type kept struct {
 	plan       *events.Plan     // that plan; nil where it is not known
 	units      map[int]imported // by unit
 	shared     bool             // others trained with the node, and may come back for it
+	process    string           // incarnation of its trainer
 	origin
 }
 
@@ -37,10 +38,10 @@ func (s *state) script() outlive.Script {
 	}
 }
 
-// left returns what is whole of a state whose script has ended. Called with the mutex held.
+// left returns what is whole of a state whose script has ended, but for a first state, which anybody can make. Called with the mutex held.
 func (s *state) left() map[int]imported {
 	units := map[int]imported{}
-	if s.generation == 0 { // a first state, which anybody can make
+	if s.generation == 0 {
 		return units
 	}
 	made, whole := s.script().Whole()
@@ -62,6 +63,7 @@ func (s *state) left() map[int]imported {
 			units[unit] = aside
 		}
 	}
+	maps.DeleteFunc(units, func(_ int, one imported) bool { return one.step == 0 })
 	return units
 }
 

@@ -66,6 +66,16 @@ func TestTheNextScriptOfANodeIsHandedWhatTheLastOneLeft(t *testing.T) {
 	}
 }
 
+// A user with a mistake in the script was told to leave the agents running, for they kept what anybody can make.
+func TestNothingIsKeptOfAScriptThatEndsBeforeAStepIsMade(t *testing.T) {
+	r := newRig(t)
+	c, _ := r.train()
+	c.setWord(wordPhase, phaseInStep)
+	if exit := c.dies(); exit.Keeps || exit.Expected {
+		t.Errorf("it says %+v: expected that its agent keeps nothing", exit)
+	}
+}
+
 func TestAStepThatWasMadeAndNotReportedIsHandedOn(t *testing.T) {
 	r := newRig(t)
 	before := r.trainAStep()
@@ -130,6 +140,22 @@ func TestNothingIsKeptOfAScriptWhoseAgentEndsWithItAndNobodyIsToldOtherwise(t *t
 	r.server.Gone("signal: killed", -1)
 	if left, _ := filepath.Glob(filepath.Join(r.state, folderPrefix+"*")); len(left) != 0 {
 		t.Errorf("there are %q", left)
+	}
+}
+
+// Status told people to leave agents running that had ended in good order.
+func TestAnAgentThatEndsTellsThatItKeepsNothingAnyMore(t *testing.T) {
+	r := newRig(t)
+	c := r.trainAStep()
+	c.setWord(wordPhase, phaseInStep)
+	kept := c.dies()
+	if !kept.Keeps {
+		t.Fatalf("it says %+v", kept)
+	}
+	r.server.Close()
+	ends := await[events.Exit](r, events.NodeExited)
+	if ends.Keeps || ends.Incarnation != kept.Incarnation || !strings.Contains(ends.Reason, "its agent ended") {
+		t.Errorf("it says %+v: expected that its agent ended, and keeps nothing", ends)
 	}
 }
 

@@ -42,7 +42,7 @@ func (t *trainer) attend(pid int) {
 			t.end(exit{how: "its process ended", code: -1})
 		case 'T', 't':
 			if stopped += lookEvery; stopped >= mostStopped {
-				t.end(exit{how: fmt.Sprintf("its process has been stopped for %v", stopped), code: -1})
+				t.end(exit{how: "its process is stopped, by SIGSTOP or a debugger", code: -1, stood: stopped})
 			}
 		default:
 			stopped = 0

@@ -268,6 +268,7 @@ func (s *Server) Close() {
 	<-s.served
 	for _, holder := range s.holders() {
 		if left := holder.stop(); left != nil {
+			holder.tellEnd()
 			left.files.remove()
 		}
 	}

@@ -67,6 +67,8 @@ type exit struct {
 	how    string
 	code   int  // -1 where it is not known, or a signal of others ended it
 	inStep bool // it told so of a step that it had not been told to give up
+
+	stood time.Duration // for which it had done nothing; zero: it has ended by itself
 }
 
 func (e exit) Error() string { return "the trainer is gone: " + e.how }
@@ -362,7 +364,9 @@ func (t *trainer) closeSession() {
 func (t *trainer) close() {
 	t.closeSession()
 	if t.keeps {
-		t.kept = t.state.surrender()
+		if t.kept = t.state.surrender(); t.kept != nil {
+			t.kept.process = t.session.Incarnation()
+		}
 	} else {
 		t.state.close()
 	}

@@ -36,6 +36,7 @@ type Settings struct {
 	Consent      consent.Policy
 	PreCopies    bool   // units may move while training goes on
 	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots
+	Folder       string // of those on the node's own disk; empty: it writes none there
 }
 
 // Machine speaks for one trainer. It serves one goroutine.
@@ -83,6 +84,7 @@ type Machine struct {
 	capturing bool             // the trainer's state gives units to those who pre-copy
 	imported  map[int]imported // by unit: what the trainer's state keeps aside until it adopts
 	pace      pace
+	stood     float64 // seconds for which the trainer's process has done nothing; zero: it was not said to
 	computed  float64 // seconds of passes in the step under way
 	diverged  uint64  // the first step of those in a row whose loss is not finite, in completed ones; zero: it is, or is not known here
 	steps     steps   // of the plan in force

@@ -45,11 +45,13 @@ func (m *Machine) Join(now time.Time, incarnation string, back bool) []Action {
 		Snapshots:   len(m.settings.Tiers) > 0,
 		MemoryBytes: m.settings.MemoryBytes, StateCopies: m.settings.StateCopies, Samples: m.settings.Samples,
 		Neighbours: m.settings.Neighbours,
-		Trained:    m.past(), AgentSeconds: agentSeconds,
+		Trained:    m.past(), AgentSeconds: agentSeconds, SnapshotFolder: events.Shorten(m.settings.Folder, mostFolder),
 		Job: m.settings.Job,
 	})})
 	return m.act()
 }
+
+const mostFolder = 256 // bytes of a folder's path that are told
 
 // Leave asks to go. End follows once the cluster can do without the node. A leave that was refused can be asked for
 // again. Nothing is asked if a user had the node leave already.

@@ -16,6 +16,20 @@ type pace struct {
 	completed time.Time // the last step
 	longest   float64   // seconds between the ends of two steps of one plan, so far
 	pending   uint64    // generation whose first step is awaited; zero for none
+	between   average   // seconds from one completed step of the plan to the next
+}
+
+// average is that of the last numbers, of which the older ones count less and less.
+type average struct {
+	value float64
+	count int
+}
+
+const lastPaces = 1000 // steps that count: an evaluation each few hundred is to be in it
+
+func (a *average) add(number float64) {
+	a.count = min(a.count+1, lastPaces)
+	a.value += (number - a.value) / float64(a.count)
 }
 
 // Computed tells how long the trainer passed micro-batches in the step that it is about to complete.
@@ -160,8 +174,13 @@ func (p *pace) note(now time.Time, seconds float64) (stall, usual float64, first
 	if !p.completed.IsZero() {
 		stall = max(0, now.Sub(p.completed).Seconds()-usual)
 	}
-	if first = p.pending != 0; !first && !p.completed.IsZero() {
-		p.longest = max(p.longest, now.Sub(p.completed).Seconds())
+	switch first = p.pending != 0; {
+	case first:
+		p.between = average{} // other nodes train, and perhaps other layers
+	case !p.completed.IsZero():
+		between := now.Sub(p.completed).Seconds()
+		p.longest = max(p.longest, between)
+		p.between.add(between)
 	}
 	p.completed, p.pending = now, 0
 	p.seconds = append(p.seconds, seconds)

@@ -101,3 +101,23 @@ func TestStepsThatWaverAreToldOnceAMinuteAtMost(t *testing.T) {
 		t.Errorf("told %d times in an hour", told)
 	}
 }
+
+// The time left at the pace of steps alone was a third of what it took: each step reads its data before it begins.
+func TestThePaceIsFromOneCompletedStepToTheNextWithWhatLiesBetween(t *testing.T) {
+	n, at := trainingNode(t, 14), now
+	complete := func(after float64) {
+		at = at.Add(time.Duration(after * float64(time.Second)))
+		n.machine.Completed(at, n.machine.done+1, 1)
+	}
+	complete(60) // the first step of the plan has the change in it
+	if pace := n.machine.Snapshot().Pace; pace != 0 {
+		t.Errorf("after the first step of a plan it is %v s, expected that it is not known", pace)
+	}
+	for range 50 {
+		complete(2)
+		complete(4)
+	}
+	if pace := n.machine.Snapshot().Pace; pace < 2.99 || pace > 3.01 {
+		t.Errorf("it is %v s, expected the mean of 2 s and 4 s", pace)
+	}
+}

@@ -15,6 +15,7 @@ type Snapshot struct {
 	Negotiation string  // under way; empty for none
 	Phase       string  // of this node's part of it
 	Kept        int     // events that wait for a plan
+	Pace        float64 // seconds from one completed step of the plan to the next, on average; zero: not known
 }
 
 // Snapshot returns what the machine knows.
@@ -22,7 +23,7 @@ func (m *Machine) Snapshot() Snapshot {
 	snapshot := Snapshot{
 		Membership: m.membership.String(), Incarnation: m.incarnation, Generation: m.generation(), Known: m.newest.generation,
 		Trainer: m.trainer.String(), Step: m.step(), Promise: m.promise, Stop: m.stop(), Awaited: m.awaited, Diverged: m.diverged,
-		Kept: len(m.overtaking),
+		Kept: len(m.overtaking), Pace: m.pace.between.value,
 	}
 	if m.negotiation != nil {
 		snapshot.Negotiation, snapshot.Phase = m.negotiation.opening.payload.Negotiation, m.negotiation.phase.String()

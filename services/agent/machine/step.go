@@ -105,7 +105,7 @@ func (m *Machine) Hung(now time.Time) []Action {
 		return m.act()
 	case m.membership != givenUp && m.membership != over:
 		reason := fmt.Sprintf("the step that it was to give up has not ended for %v", m.patience())
-		m.sayExited(now, events.Exit{Reason: reason, Hangs: true})
+		m.sayExited(now, events.Exit{Reason: reason, Hangs: true, WaitedSeconds: m.patience().Seconds()})
 		m.giveUp(reason)
 	}
 	m.hung = true
@@ -127,7 +127,7 @@ func (m *Machine) Away(now time.Time) []Action {
 	if m.inStep() && m.membership != givenUp && m.membership != over {
 		m.away = true
 		reason := fmt.Sprintf("its script has made step %d, and has been doing something else for %v", m.done+1, m.AwayAfter())
-		m.sayExited(now, events.Exit{Reason: reason, Hangs: true, Keeps: true})
+		m.sayExited(now, events.Exit{Reason: reason, Hangs: true, Keeps: true, WaitedSeconds: m.AwayAfter().Seconds()})
 		m.giveUp(reason)
 	}
 	return m.act()
@@ -141,6 +141,9 @@ func (m *Machine) letGo() {
 		m.do(Stuck{})
 	}
 }
+
+// Stood tells for how many seconds the trainer's process has done nothing, which Exited or Failed is about to end for that.
+func (m *Machine) Stood(seconds float64) { m.stood = seconds }
 
 // Exited tells that the trainer's process is gone, with its exit code, or a negative one where it has none. The
 // machine's part ends with it.
@@ -164,7 +167,7 @@ func (m *Machine) exit(now time.Time, exit events.Exit, exitCode int) []Action {
 	if m.membership == over {
 		return nil
 	}
-	exit.Expected = m.membership == leaving || m.finished()
+	exit.Expected, exit.WaitedSeconds = m.membership == leaving || m.finished(), m.stood
 	if exitCode >= 0 {
 		exit.ExitCode = &exitCode
 	}

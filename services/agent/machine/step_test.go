@@ -322,7 +322,12 @@ func TestTheEndOfATrainerIsToldOnceAndEndsTheSession(t *testing.T) {
 	n := trainingNode(t, 15)
 	n.hears(events.NegotiationOpened, opening("g4", 4, false, "n1", "n2"))
 	n.told = nil
-	n.do(n.machine.Exited(now, "killed by signal 9", -1))
+	n.machine.Stood(2)
+	actions := n.machine.Exited(now, "killed by signal 9", -1)
+	if exit, err := events.Open[events.Exit](actions[0].(Say).Event); err != nil || exit.WaitedSeconds != 2 {
+		t.Errorf("it tells %+v, %v: expected that the process stood for 2 s", exit, err)
+	}
+	n.do(actions)
 	n.expect("say node.exited: killed by signal 9", "end left=false its trainer is gone: killed by signal 9")
 	n.do(n.machine.Exited(now, "killed by signal 9", -1))
 	n.hears(events.NegotiationOpened, opening("g4-again", 4, true, "n1", "n2"))

@@ -168,6 +168,9 @@ func (s *Snapshots) write(t *tier, task machine.Capture, to string, units []Unit
 	if err == nil && to != "" {
 		err = s.owner.Lend(ctx, to, part)
 	}
+	if full(err) {
+		err = noRoomFor{part.bytes(), err}
+	}
 	if err != nil {
 		s.fail("snapshot not written", t, task, rangesOf(unitsOf(units)), err)
 		return
@@ -245,12 +248,18 @@ func (s *Snapshots) fail(what string, t *tier, task machine.Capture, units []eve
 	}
 }
 
-// inShort has an error begin with the folder and the cause, which survive where a text is cut in its middle: the path of a part is long,
-// and stands in the error twice.
+// inShort tells by the folder and the cause alone that a disk is full, or may not be written to, and of a full one how much is needed. The
+// path of a part is long, stands in the error twice, and is in the agent's log.
 func (t *tier) inShort(err error) error {
 	var cause syscall.Errno
 	if t.folder == "" || !errors.As(err, &cause) {
 		return err
+	}
+	if tight, is := errors.AsType[noRoomFor](err); is {
+		return fmt.Errorf("%s: %w, and the part of this node needs %.3g MiB", t.folder, cause, float64(tight.bytes)/(1<<20))
+	}
+	if findingOf(err) != machine.OtherFinding {
+		return fmt.Errorf("%s: %w", t.folder, cause)
 	}
 	return fmt.Errorf("%s: %w: %w", t.folder, cause, err)
 }

@@ -252,18 +252,16 @@ func TestANodeThatCannotWriteTellsWhatIsFoundToBeWrong(t *testing.T) {
 	}
 }
 
-// The reason is cut in its middle for a line, and the folder stood there.
-func TestTheReasonOfAFullDiskKeepsTheFolderAndTheCauseHoweverShortItIsCut(t *testing.T) {
+// A wall of words stood in status, with the path of a part in it twice.
+func TestTheReasonOfAFullDiskIsTheFolderTheCauseAndWhatIsNeeded(t *testing.T) {
 	s := newScene(t)
 	s.own["a"] = room(t, "4k")
 	a := s.open("a")
 	said := make(chan string, 1)
 	a.owner.Unwritten = func(_ string, _ retention.ID, _ []events.Range, _ string, err error) { said <- err.Error() }
 	s.captures(a, machine.DiskTier, 8, 0, 3)
-	reason := events.Shorten(<-said, 320)
-	for _, word := range []string{s.own["a"] + ":", "no space left on device"} {
-		if !strings.Contains(reason, word) {
-			t.Errorf("expected %q in %s", word, reason)
-		}
+	want := s.own["a"] + ": no space left on device, and the part of this node needs "
+	if reason := <-said; !strings.HasPrefix(reason, want) || !strings.HasSuffix(reason, " MiB") {
+		t.Errorf("it tells %q, expected %q and how much", reason, want)
 	}
 }

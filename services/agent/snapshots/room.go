@@ -15,6 +15,14 @@ import (
 // errNoRoom says that a part does not fit beside the newest one.
 var errNoRoom = errors.New("no room")
 
+// noRoomFor is an error of a store that is full, and how many bytes the part has that was to be written.
+type noRoomFor struct {
+	bytes int64
+	error
+}
+
+func (n noRoomFor) Unwrap() error { return n.error }
+
 // removeTime is how long what could not be written may take to be removed. The next write removes the rest.
 const removeTime = 10 * time.Second
 
@@ -66,16 +74,13 @@ func (t *tier) makeRoom(ctx context.Context, part Part, node string, known *know
 	if err != nil {
 		return err
 	}
-	next := retention.Part{ID: part.ID, Node: node}
-	for _, unit := range part.Units {
-		next.Bytes += int64(len(unit.Data))
-	}
+	next := retention.Part{ID: part.ID, Node: node, Bytes: part.bytes()}
 	isNext := func(part retention.Part) bool { return part.ID == next.ID && part.Node == node } // it is overwritten
 	for {
 		own, complete := t.own(lies, node, *known)
 		retire, ok := retention.Room(slices.DeleteFunc(own, isNext), next, complete, t.bound, known.history)
 		if !ok {
-			return fmt.Errorf("%w for %d bytes within %d%s", errNoRoom, next.Bytes, t.bound.Bytes, beside(complete))
+			return fmt.Errorf("%w for %d bytes within REKNIT_SNAPSHOT_BYTES, %d%s", errNoRoom, next.Bytes, t.bound.Bytes, beside(complete))
 		}
 		if len(retire) == 0 {
 			return nil

@@ -122,6 +122,16 @@ func (s Settings) MemoryCopies() int {
 	return 2 * (s.Keep + 1)
 }
 
+// Folder returns where this node writes snapshots on its own disk; empty: it writes none there.
+func (s *Snapshots) Folder() string {
+	for _, t := range s.tiers {
+		if t.folder != "" {
+			return t.folder
+		}
+	}
+	return ""
+}
+
 // Open opens the tiers that are configured, which may be none. The end of ctx ends what is being written.
 func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, error) {
 	s := &Snapshots{
@@ -148,6 +158,9 @@ func Open(ctx context.Context, settings Settings, owner Owner) (*Snapshots, erro
 		s.add(settings, machine.DiskTier, settings.DiskEvery, blob.PrefixedBucket(bucket, s.prefix()), 0)
 		disk := s.tiers[len(s.tiers)-1]
 		disk.folder, disk.lies = settings.Folder, filepath.Join(settings.Folder, s.prefix())
+		if whole, err := filepath.Abs(settings.Folder); err == nil { // people are told of it, who stand elsewhere
+			disk.folder = whole
+		}
 		s.tellOthers(settings.Folder)
 	}
 	if settings.Bucket != "" && settings.RemoteEvery > 0 {

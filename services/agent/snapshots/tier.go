@@ -58,6 +58,13 @@ type Part struct {
 	Units           []Unit
 }
 
+func (p Part) bytes() (bytes int64) {
+	for _, unit := range p.Units {
+		bytes += int64(len(unit.Data))
+	}
+	return bytes
+}
+
 // Unit is a unit's canonical bytes.
 type Unit struct {
 	Unit int

@@ -1,6 +1,7 @@
 package agentd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,8 @@ type unchanged struct {
 	ending   bool             // the script is to end for good, by a signal
 	looks    <-chan time.Time // at what the script has used
 	watch    rest.Watch
-	rests    bool // the others were told that it does
+	rests    bool      // the others were told that it does
+	stopped  time.Time // since when one of the script's processes is seen to be stopped; zero: none is
 }
 
 // errDone says that there is nothing left to do.
@@ -131,34 +133,51 @@ func (u *unchanged) turn() error {
 	}
 }
 
-// look tells the others where the script rests for longer than usual. Nobody ends it: it may wait for another's.
+// look tells the others where the script rests for longer than usual, or is stopped. Nobody ends it: it may wait for another's.
 func (u *unchanged) look() {
-	rests := time.Duration(0)
-	if u.child != nil {
-		if used, isKnown := usedBy(u.child.pid()); isKnown {
-			rests = u.watch.Look(time.Now(), used)
-		}
-	}
+	told := u.resting(time.Now())
 	switch {
-	case rests > 0 && !u.rests:
+	case told != nil && !u.rests && told.Stopped:
+		slog.Warn("the script is stopped, by SIGSTOP or a debugger, and the others wait for it", "pid", told.Pid,
+			"do", "have it go on (kill -CONT PID), or kill it (kill -9 PID): all are started again, from their checkpoint")
+	case told != nil && !u.rests:
 		slog.Warn("the script has neither used a processor nor written for longer than usual: it hangs, or waits for another's",
-			"pid", u.child.pid(), "for", rests.String(), "usual", u.watch.Usual().String(),
+			"pid", told.Pid, "for seconds", told.RestsSeconds, "usual", u.watch.Usual().String(),
 			"do", "look at its log and at reknit status; kill it if it hangs, and all are started again, from their checkpoint")
-	case rests == 0 && u.rests:
+	case told == nil && u.rests:
 		slog.Info("the script rests no more")
 	}
-	if rests > 0 || u.rests {
-		u.standIn.session.Scripted(restingFor(rests, u.watch.Usual()))
+	if told != nil || u.rests {
+		u.standIn.session.Scripted(told)
 	}
-	u.rests = rests > 0
+	u.rests = told != nil
 }
 
-// restingFor is what the others are told of a script that rests; nil where it does not.
-func restingFor(rests, usual time.Duration) *events.Script {
+// resting is what the others are told of a script that rests; nil where it does not. One that is seen to be stopped twice rests.
+func (u *unchanged) resting(now time.Time) *events.Script {
+	if u.child == nil {
+		u.stopped = time.Time{}
+		return nil
+	}
+	used, stopped, isKnown := usedBy(u.child.pid())
+	if !isKnown {
+		return nil
+	}
+	rests := u.watch.Look(now, used)
+	switch {
+	case stopped == 0:
+		u.stopped = time.Time{}
+	case u.stopped.IsZero():
+		u.stopped = now
+	default:
+		rests = max(rests, now.Sub(u.stopped))
+	}
 	if rests == 0 {
 		return nil
 	}
-	return &events.Script{RestsSeconds: rests.Seconds(), UsualSeconds: usual.Seconds()}
+	return &events.Script{
+		RestsSeconds: rests.Seconds(), UsualSeconds: u.watch.Usual().Seconds(), Pid: cmp.Or(stopped, u.child.pid()), Stopped: stopped > 0,
+	}
 }
 
 // take ends the script, and starts it in its next place. One that has ended well is started again, too: the others' were

@@ -17,12 +17,13 @@ const tick = 10 * time.Millisecond
 // process is one as the kernel tells of it.
 type process struct {
 	parent, group int
+	state         byte          // the letter that Linux has for what it does
 	used          time.Duration // by its children that have ended, too
 }
 
-// usedBy returns what the processes of a group have used, with those that descend from them. It is not known where the kernel does not
-// tell what they write.
-func usedBy(group int) (used rest.Used, isKnown bool) {
+// usedBy returns what the processes of a group have used, with those that descend from them, and one of them that a signal or a debugger
+// has stopped; zero: none is. It is not known where the kernel does not tell what they write.
+func usedBy(group int) (used rest.Used, stopped int, isKnown bool) {
 	all := processes()
 	isOf := func(pid int) bool {
 		for range len(all) { // the table was read while processes ended: it may have a circle
@@ -38,12 +39,15 @@ func usedBy(group int) (used rest.Used, isKnown bool) {
 		if !isOf(pid) {
 			continue
 		}
+		if one.state == 'T' || one.state == 't' {
+			stopped = pid
+		}
 		used.Processor += one.used
 		if writes, told := writesOf(pid); told {
 			used.Writes, isKnown = used.Writes+writes, true
 		}
 	}
-	return used, isKnown
+	return used, stopped, isKnown
 }
 
 // processes returns those of the machine by their ids.
@@ -65,7 +69,7 @@ func processes() map[int]process {
 			continue
 		}
 		number := func(i int) int { n, _ := strconv.Atoi(string(fields[i])); return n }
-		one := process{parent: number(1), group: number(2)}
+		one := process{parent: number(1), group: number(2), state: fields[0][0]}
 		for i := 11; i < 15; i++ { // utime, stime, cutime and cstime of proc_pid_stat(5)
 			one.used += time.Duration(number(i)) * tick
 		}

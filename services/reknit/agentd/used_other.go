@@ -5,4 +5,4 @@ package agentd
 import "github.com/reknit/reknit/services/agent/rest"
 
 // usedBy is not known: only Linux tells what processes write.
-func usedBy(int) (rest.Used, bool) { return rest.Used{}, false }
+func usedBy(int) (used rest.Used, stopped int, isKnown bool) { return rest.Used{}, 0, false }
