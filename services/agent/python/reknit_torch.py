@@ -406,25 +406,26 @@ def verdict(turn, table):
     outvoted, sides = vote(table)
     others = [rank for rank in range(turn.world) if rank not in outvoted]
     told = " against ".join(named(turn, side) for side in sides)
+    right = named(turn, others) + ("" if 2 * len(others) > turn.world else ", which trained before")
     if len({number < 0 for row in table for number in row[1:] if number}) == 2:
-        return shared_by_some(turn, outvoted, others, told)
+        return shared_by_some(turn, outvoted, right, told)
     if turn.rank in outvoted:
-        return reknit.mistaken(reknit.WrongOrder, f"{SETTINGS}: expected the settings of {named(turn, others)}, got others: "
+        return reknit.mistaken(reknit.WrongOrder, f"{SETTINGS}: expected the settings of {right}, got others: "
                                "set them from step.index before step.commit(), or give the scheduler to join")
     if outvoted:
-        return reknit.Disagreement(f"{SETTINGS}: {named(turn, outvoted)} would apply other settings than most",
+        return reknit.Disagreement(f"{SETTINGS}: {named(turn, outvoted)} would apply other settings than {right}",
                                    [turn.nodes[rank] for rank in sorted(outvoted)])
     return reknit.Disagreement(f"{SETTINGS} differ, and no side is the majority: end one side (reknit drain NODE), and the other "
                                f"goes on: {told}")
 
 
-def shared_by_some(turn, outvoted, others, told):
+def shared_by_some(turn, outvoted, right, told):
     """Returns what is raised in this process where some share their buffers in a step that others end."""
     expected = "step.share_buffers(): expected in all processes at the same steps, by step.index say, or in none"
     if turn.rank in outvoted:
-        return reknit.mistaken(reknit.WrongOrder, f"{expected}, got another call than in {named(turn, others)}")
+        return reknit.mistaken(reknit.WrongOrder, f"{expected}, got another call than in {right}")
     if outvoted:
-        return reknit.Disagreement(f"{expected}: {named(turn, outvoted)} would do otherwise than most",
+        return reknit.Disagreement(f"{expected}: {named(turn, outvoted)} would do otherwise than {right}",
                                    [turn.nodes[rank] for rank in sorted(outvoted)])
     return reknit.Disagreement(f"{expected}, and no side is the majority: end one side (reknit drain NODE), and the other goes on: {told}")
 

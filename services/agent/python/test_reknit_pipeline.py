@@ -385,10 +385,15 @@ class Sums(unittest.TestCase):
 
     def test_the_nodes_that_differ_are_named(self):
         (*_, right), (*_, wrong), _ = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)], [(0, 0.1)]], (0, 0, 0)), "Plane", 0, 1, 2)
-        self.assertRegex(right, "b would apply other settings than most")
+        self.assertRegex(right, "b would apply other settings than a, c$")
         self.assertRegex(wrong, "expected the settings of a, c, got others: set them from step.index")
         (*_, tied), _ = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)]], (0, 0)), "Plane", 0, 1)
         self.assertRegex(tied, "reknit drain NODE.*: a against b$")
+
+    def test_of_one_against_one_nobody_is_said_to_be_the_majority(self):
+        (*_, right), (*_, wrong) = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)]], (7, 30)), "Plane", 0, 1)
+        self.assertRegex(right, "b would apply other settings than a, which trained before$")
+        self.assertRegex(wrong, "expected the settings of a, which trained before, got others: set them from step.index")
 
 
 class Settings(unittest.TestCase):
