@@ -212,9 +212,10 @@ func (m *Machine) endsAll(s *suspect) bool {
 	return ended >= 2 && left <= 1 || ended >= mostEnds && !elsewhere
 }
 
-// alone returns for how many seconds the last one that is left, which the step has not ended, waits for another; 0: it need not.
+// alone returns for how many seconds the last one that is left, which the step has not ended, waits for another; 0: it need not, as in the
+// first step: nothing was made that it could lose.
 func (m *Machine) alone(s *suspect) float64 {
-	fails := m.state.Failed[s.Died[0]].Count > 1
+	fails := m.state.Unbegun || m.state.Failed[s.Died[0]].Count > 1
 	left := m.state.after(m.state.Negotiation.Opening.Changes)
 	if s.Keeps || fails || len(left) != 1 || slices.Contains(s.Died, left[0].Node) {
 		return 0

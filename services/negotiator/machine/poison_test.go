@@ -279,3 +279,24 @@ func (w *world) holds() (holds []events.Hold) {
 	}
 	return holds
 }
+
+// A mistake in both scripts had the second wait for five minutes, so that it lost nothing: there was nothing.
+func TestInTheFirstStepTheLastOfTwoWaitsForNobody(t *testing.T) {
+	w := newWorld(t, 2)
+	for _, node := range []string{"n1", "n2"} {
+		step := uint64(0)
+		w.hear(events.NodeExited, "/node/"+node, node, &events.Exit{
+			Node: node, Incarnation: w.process[node], Generation: 1, Step: &step, Reason: "NameError: name 'x' is not defined",
+		})
+		w.prove(0, node)
+		w.tick(time.Second)
+	}
+	held := w.held()
+	if held == nil || held.Step != nil || !strings.Contains(held.Reason, "no node is left, and no step was made") {
+		t.Fatalf("held %+v", held)
+	}
+	w.join("n1")
+	w.join("n2")
+	w.tick(5 * time.Second)
+	w.first(w.plan.Generation, "n1 n2")
+}

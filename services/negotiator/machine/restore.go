@@ -147,7 +147,7 @@ func (m *Machine) elseAnew(older bool) string {
 	if older || m.mayAsk() {
 		return ""
 	}
-	return ". If it is gone: " + beginAnew
+	return ". If it is gone, begin anew at the first step: reknit cluster reset"
 }
 
 // ownState is how scripts go on that know nothing of their agents.

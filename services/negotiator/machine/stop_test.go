@@ -167,7 +167,7 @@ func TestWhoIsStartedWhereTheLastSnapshotIsNotIsToldWhichSettingToGive(t *testin
 		w.run()
 		w.tick(5 * time.Second)
 		held := w.held()
-		if held == nil || !strings.Contains(held.Reason, setting) || !strings.Contains(held.Reason, "If it is gone: "+beginAnew) {
+		if held == nil || !strings.Contains(held.Reason, setting) || !strings.Contains(held.Reason, "If it is gone, begin anew at the first step: reknit") {
 			t.Errorf("%s: held %+v", tier, held)
 		}
 	}
