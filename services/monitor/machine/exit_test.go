@@ -154,3 +154,14 @@ func TestANodeThatComesBetweenTheRequestForAResetAndItsAnswerIsWatched(t *testin
 		t.Errorf("lost are %v, expected n4 alone", lost)
 	}
 }
+
+// A process that was stopped was said to be gone, and noticed at once.
+func TestATrainerThatStoodStillIsSaidToHangSinceThen(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.hear("/node/n3", events.NodeExited, "n3",
+		&events.Exit{Node: "n3", Incarnation: "a", Generation: 2, Reason: "its process is stopped", Keeps: true, WaitedSeconds: 2})
+	lost, err := events.Open[events.NodeState](w.said[0])
+	if err != nil || lost.WaitedSeconds != 2 || lost.Reason != "its trainer hangs: its process is stopped" {
+		t.Errorf("%+v, %v: expected that n3 hangs, for 2 s so far", lost, err)
+	}
+}

@@ -257,9 +257,9 @@ func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	if known == nil || known.Incarnation != exit.Incarnation {
 		return nil
 	}
-	verdict, state := detect.Verdict{Node: exit.Node}, "is gone"
+	verdict, state := detect.Verdict{Node: exit.Node, WaitedSeconds: exit.WaitedSeconds}, "is gone"
 	known.ended = !exit.Hangs && !exit.Keeps
-	if exit.Hangs {
+	if exit.Hangs || exit.WaitedSeconds > 0 {
 		state = "hangs"
 	}
 	reason := fmt.Sprintf("its trainer %s: %s", state, exit.Reason)

@@ -205,11 +205,15 @@ func (m *Machine) sayDelayed(at time.Time, delay detect.Delay) events.Event {
 // sayRests says that a script that knows nothing of its agent rests, as that sees.
 func (m *Machine) sayRests(at time.Time, known *node, pulse events.Pulse) events.Event {
 	script := pulse.Script
+	reason := fmt.Sprintf("its script has neither used a processor nor written for %.0f s; the longest such time before was %.0f s",
+		script.RestsSeconds, script.UsualSeconds)
+	if script.Stopped {
+		reason = fmt.Sprintf("its script is stopped, by SIGSTOP or a debugger, for %.0f s", script.RestsSeconds)
+	}
 	return m.speaker.First(at, beat(known), events.StepDelayed, pulse.Node, &events.StepDelay{
 		Node: pulse.Node, Incarnation: known.Incarnation, Generation: pulse.Generation, Step: pulse.Step, By: pulse.Node,
 		WaitedSeconds: script.RestsSeconds, UsualSeconds: script.UsualSeconds,
-		Reason: fmt.Sprintf("its script has neither used a processor nor written for %.0f s; the longest such time before was %.0f s",
-			script.RestsSeconds, script.UsualSeconds),
+		Reason: reason,
 	})
 }
 

@@ -215,6 +215,9 @@ func detail(w io.Writer, c changes.Change) {
 	fmt.Fprintf(w, "Generation %d: %s\n", c.Generation, c.What())
 	for _, reason := range c.Reasons {
 		fmt.Fprintf(w, "  %s: %s\n", reason.Node, reason.Says)
+		if noticed := reason.Noticed(); noticed != "" {
+			fmt.Fprintf(w, "  %s: %s\n", reason.Node, noticed)
+		}
 	}
 	if c.Released != nil {
 		fmt.Fprintf(w, "  %v\n", c.Released)
@@ -348,7 +351,7 @@ func waits(w io.Writer, c changes.Change) {
 	if c.Held != nil {
 		fmt.Fprintf(w, "\nThe cluster holds: %s\n", c.Held.Reason)
 		if c.Held.Step != nil {
-			fmt.Fprintf(w, "  %s\n", BeforeARetry)
+			fmt.Fprintf(w, "  %s\n", BeforeARetry(*c.Held.Step))
 		}
 		if len(c.Held.Awaits) > 0 {
 			fmt.Fprintf(w, "  it needs what only these have: %s\n", strings.Join(c.Held.Awaits, ", "))
@@ -366,11 +369,6 @@ func waits(w io.Writer, c changes.Change) {
 		fmt.Fprintf(w, "  %s asked for time: %s\n", node, busy)
 	}
 }
-
-// BeforeARetry says what is to be done before a held step is tried again: processes that run have the script as it was.
-const BeforeARetry = "a script that you mended must be started again before reknit step retry, for its processes run the old one: end " +
-	"each (kill PID, by the pid that its agent's log tells), and its agent starts the new one. If the agent starts it no more, leave the " +
-	"agent running, for it keeps the state, and start another: reknit agent run -- COMMAND"
 
 func capital(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 

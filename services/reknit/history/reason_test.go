@@ -3,6 +3,7 @@ package history
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -18,5 +19,22 @@ func TestTheDetailOfABrokenStepSaysWhyItBroke(t *testing.T) {
 	detail(&printed, told)
 	if says := "  n2: the all-reduce with n3 timed out after 30 s\n"; !strings.Contains(printed.String(), says) {
 		t.Errorf("expected %q in\n%s", says, &printed)
+	}
+}
+
+func TestTheDetailOfAFailureSaysSinceWhenItsNodeWasMissedAndWhenThatWasNoticed(t *testing.T) {
+	for says, state := range map[string]events.NodeState{
+		"heard last at": {SilentSeconds: 4.2}, "hung from": {WaitedSeconds: 4.2},
+	} {
+		l := newTeller()
+		state.Node, state.Incarnation, state.Reason = "n2", "i", "no heartbeat"
+		lost := l.say(events.NodeLost, "/monitor", "n2", &state)
+		l.open("g2", 2, []string{"n1", "n3"}, events.Change{Kind: events.ChangeFailure, Node: "n2", Cause: lost.ID})
+		var printed strings.Builder
+		detail(&printed, l.changes()[0])
+		says += " " + lost.Logged.Add(-4200*time.Millisecond).Local().Format("15:04:05") + ", noticed 4.2 s later\n"
+		if !strings.Contains(printed.String(), "  n2: no heartbeat\n  n2: "+says) {
+			t.Errorf("expected %q in\n%s", says, &printed)
+		}
 	}
 }

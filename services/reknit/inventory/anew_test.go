@@ -37,6 +37,27 @@ func TestAJobThatFailedInItsFirstStepIsToldToBeginAsTheNegotiatorSays(t *testing
 	}
 }
 
+// A user with the same mistake in all scripts was told to leave their agents running.
+func TestAMistakeThatEndsAllScriptsBeforeAStepIsMadeIsToldWithWhatToDo(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		reason := "exit status 1: NameError: name 'x' is not defined"
+		s.say(events.NodeExited, "/node/"+node, node, &events.Exit{Node: node, Incarnation: "i", Reason: reason, Step: new(uint64)})
+		s.say(events.NodeLost, "/monitor", node,
+			&events.NodeState{Node: node, Incarnation: "i", Reason: "its trainer is gone: " + reason, Proven: true})
+	}
+	s.say(events.ClusterHeld, "/negotiator", "c",
+		&events.Hold{Reason: "no node is left, and no step was made: training begins once nodes join"})
+	_, err := s.run(Status())
+	says := "not well: nobody trains any more: all scripts ended before a step was made, by exit status 1: NameError: name 'x' is not defined. " +
+		"Mend the script, and start it again at each node: nothing is lost, and training begins"
+	if err == nil || !strings.HasSuffix(err.Error(), says) {
+		t.Errorf("expected %q, got %v", says, err)
+	}
+}
+
 // The log keeps that the cluster was held for a node that came after a stop, and has gone since.
 func TestAfterAStopNobodyIsWaitedForWhoIsGoneAgain(t *testing.T) {
 	for how, goes := range map[string]func(*site){
@@ -146,6 +167,26 @@ func TestNobodyIsToldToBeginAnewWhileAnAgentKeepsTheState(t *testing.T) {
 	_, err := s.run(Status())
 	if err == nil || !strings.Contains(err.Error(), "Leave the agents of n1, n2 running: they keep the state") ||
 		strings.Contains(err.Error(), "reset") {
+		t.Error(err)
+	}
+}
+
+func TestNobodyIsToldToLeaveAnAgentRunningThatHasEnded(t *testing.T) {
+	s := newSite(t)
+	s.plan()
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	for _, node := range []string{"n1", "n2", "n3"} {
+		exit := events.Exit{Node: node, Incarnation: "i", Reason: "exit status 1", Keeps: true}
+		s.say(events.NodeExited, "/node/"+node, node, &exit)
+		s.say(events.NodeLost, "/monitor", node, &events.NodeState{Node: node, Incarnation: "i", Reason: "its trainer is gone", Step: 40})
+		if exit.Keeps, exit.Reason = false, "its agent ended"; node != "n2" {
+			s.say(events.NodeExited, "/node/"+node, node, &exit)
+		} else {
+			s.say(events.LeaveRequested, "/user", node, &events.Leave{Node: node, Reason: "drained"})
+		}
+	}
+	s.say(events.ClusterHeld, "/negotiator", "c", &events.Hold{Reason: "no node is left"})
+	if _, err := s.run(Status()); err == nil || strings.Contains(err.Error(), "running") || !strings.Contains(err.Error(), "its agent ended") {
 		t.Error(err)
 	}
 }

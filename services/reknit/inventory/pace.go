@@ -14,6 +14,9 @@ func (o Overview) course() string {
 
 func (o Overview) pace() string {
 	pace := tell.Seconds(o.StepTime) + " a step"
+	if o.Pace > paused*o.StepTime {
+		pace = fmt.Sprintf("%s, and %s between two", pace, tell.Seconds(o.Pace-o.StepTime))
+	}
 	switch p := o.Prediction; {
 	case p != nil:
 		pace += "; " + o.compared(*p)
@@ -32,6 +35,9 @@ func (o Overview) pace() string {
 	}
 	return pace
 }
+
+// paused is from how many times the seconds of a step on it is told what lies between two: less is scatter.
+const paused = 1.1
 
 // otherPace is by how much a step takes more or less than those that were measured, and is no scatter: one step of one node is seen.
 const otherPace = 1.5

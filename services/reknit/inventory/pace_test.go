@@ -36,3 +36,16 @@ func TestAPredictionOfWhichNobodyHadMeasuredAnythingIsToldAsAGuess(t *testing.T)
 		t.Errorf("%v, expected a guess, and no seconds of it, in\n%s", err, printed)
 	}
 }
+
+// Status told a third of what was left: each step read its data before it began.
+func TestWhatIsLeftFollowsFromOneCompletedStepToTheNext(t *testing.T) {
+	s := newSite(t)
+	long := job
+	long.Steps = 100_000
+	s.planned(long, events.Predicted{StepSeconds: 0.25, PeakBytes: map[string]int64{"n1": 1}})
+	s.beatWith(func(step uint64) events.Pulse {
+		return events.Pulse{Number: step, Generation: 1, Step: step, StepSeconds: 0.25, PaceSeconds: 0.75, Loss: 2.5}
+	}, "n1", "n2", "n3")
+	s.serve("monitor", "negotiator", "planner", "restorer")
+	s.expectStatus(" of 100000, 0 %, 21 h left, loss 2.5, 250 ms a step, and 500 ms between two")
+}

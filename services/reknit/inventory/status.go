@@ -44,12 +44,14 @@ type Overview struct {
 	Diverged   uint64          `json:"lossNotFiniteSince,omitempty"` // the first of the last steps whose loss is no number or infinite
 	Still      float64         `json:"stillSeconds,omitempty"`       // since a trainer completed a step last; zero: not known
 	StepTime   float64         `json:"stepSeconds"`                  // of the median node
+	Pace       float64         `json:"paceSeconds,omitempty"`        // from one completed step to the next; zero: not known
 	Predicted  float64         `json:"predictedStepSeconds"`         // by the planner; zero: no speed was known to it
 	Guessed    bool            `json:"guessed,omitempty"`            // nothing was predicted: what layers take was not known
 	Stepless   bool            `json:"stepless,omitempty"`           // nobody knows the steps, for scripts run --unchanged
 	Nodes      map[string]int  `json:"nodes"`                        // by state
 	Waiting    []string        `json:"waiting,omitempty"`            // who wants a place, why it has none yet, and until when
 	Idle       []string        `json:"idle,omitempty"`               // which nodes have no place because of their links, and what they need
+	Gone       []overlay.Gone  `json:"gone,omitempty"`               // who went lately, and is not back
 	Services   []Service       `json:"services"`
 	End        *changes.End    `json:"end,omitempty"`    // of the job; left out while it goes on
 	Stop       *changes.Stop   `json:"stop,omitempty"`   // of training, which may go on from its snapshot; left out while it does
@@ -71,6 +73,7 @@ type Overview struct {
 	Names map[string]string `json:"names,omitempty"` // what people call the nodes, by id, where ids are keys
 
 	remains overlay.Remains // of those who are missed
+	mistake string          // with which all scripts ended before a step was made; empty: they did not
 	begins  string          // how training begins after the reset
 }
 
@@ -118,17 +121,21 @@ func Look(ctx context.Context, b *bus.Bus) (Overview, error) {
 		o.takeNode(node)
 	}
 	o.Problems, o.StepTime, o.Alone = missing(nodes), overlay.StepTime(nodes), alone(known, nodes)
-	o.remains = overlay.RemainsOf(nodes, time.Now())
+	o.Pace, o.Gone = overlay.Pace(nodes), known.Gone(heard, time.Now())
+	o.remains = overlay.RemainsOf(nodes, overlay.NewestOf(o.Snapshots), time.Now())
+	if o.mistake = mistake(nodes); o.mistake != "" {
+		o.Problems = nil // which name it, too
+	}
 	switch {
 	case o.End != nil:
-		o.Step, o.StepTime = o.End.Step, 0
+		o.Step, o.StepTime, o.Pace = o.End.Step, 0, 0
 	case o.Stop != nil:
-		o.Step, o.StepTime, o.Alone = o.Stop.Step, 0, 0
+		o.Step, o.StepTime, o.Pace, o.Alone = o.Stop.Step, 0, 0, 0
 	case o.Reset != "":
-		o.Step, o.StepTime, o.Alone, o.Problems = 0, 0, 0, nil
+		o.Step, o.StepTime, o.Pace, o.Alone, o.Problems = 0, 0, 0, 0, nil
 	default:
 		o.Delayed = known.Delays(nodes)
-		steps, left := known.Course(o.Step, o.StepTime)
+		steps, left := known.Course(o.Step, cmp.Or(o.Pace, o.StepTime))
 		o.Steps, o.Left = steps, left.Seconds()
 	}
 	o.takeChanges(last, known.Refusal())
@@ -220,45 +227,6 @@ func (o *Overview) takeNode(node overlay.Node) {
 	}
 }
 
-// missing names who is missed: together those of one state that have one reason.
-func missing(nodes []overlay.Node) (problems []string) {
-	var order []string
-	by := map[string][]string{}
-	for _, node := range nodes {
-		if node.State != overlay.Silent && node.State != overlay.Suspected && node.State != overlay.Lost {
-			continue
-		}
-		how := node.State
-		if node.Reason != "" {
-			how += ": " + node.Reason
-		}
-		if by[how] == nil {
-			order = append(order, how)
-		}
-		by[how] = append(by[how], node.Node)
-	}
-	for _, how := range order {
-		switch names := by[how]; {
-		case len(names) == 1:
-			problems = append(problems, names[0]+" is "+how)
-		case len(names) > mostNamed:
-			problems = append(problems, fmt.Sprintf("%s and %d more are %s", strings.Join(names[:mostNamed], ", "),
-				len(names)-mostNamed, theirs(how)))
-		default:
-			problems = append(problems, strings.Join(names, ", ")+" are "+theirs(how))
-		}
-	}
-	return problems
-}
-
-// theirs tells of several what an agent tells of its one trainer.
-func theirs(how string) string {
-	return strings.Replace(how, ": its trainer is ", ": their trainers are ", 1)
-}
-
-// mostNamed is how many names a problem lists.
-const mostNamed = 8
-
 // held is why the cluster holds, where a line of its own tells that; empty where nobody trains any more, of which all is said at once.
 func (o Overview) held() string {
 	if o.Change == nil || o.Change.Held == nil || o.End != nil || o.isDeserted() {
@@ -319,6 +287,7 @@ func (o Overview) tell(w io.Writer) {
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
 	fmt.Fprintf(table, "nodes\t%s\n", cmp.Or(strings.Join(nodes, ", "), "none"))
+	listed(table, "gone", shown(o.Gone))
 	listed(table, "waits", o.Waiting)
 	listed(table, "spare", o.Idle)
 	if o.Alone > 0 && o.End == nil && !o.waits() && !o.Stepless {
@@ -326,9 +295,7 @@ func (o Overview) tell(w io.Writer) {
 			tell.Count(o.Alone, "part of the model is", "parts of the model are"))
 	}
 	for _, tier := range o.Snapshots {
-		if tier.Step > 0 {
-			fmt.Fprintf(table, "snapshot\t%s: step %d complete, %s ago\n", tier.Tier, tier.Step, time.Since(tier.At).Round(time.Second))
-		}
+		fmt.Fprintf(table, "snapshot\t%s\n", row(tier, time.Now()))
 	}
 	for _, service := range o.Services {
 		fmt.Fprintf(table, "%s\t%s\n", service.Service, service.says())
@@ -367,6 +334,14 @@ func listed(w io.Writer, what string, nodes []string) {
 	if more := len(nodes) - mostNamed; more > 0 {
 		fmt.Fprintf(w, "\t%d more: reknit nodes\n", more)
 	}
+}
+
+// shown are the lines that tell who is gone.
+func shown(all []overlay.Gone) (lines []string) {
+	for _, one := range all {
+		lines = append(lines, one.String())
+	}
+	return lines
 }
 
 // stands says how far a change is. The first step under a plan is not awaited where nobody knows of steps.

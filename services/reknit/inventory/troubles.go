@@ -55,14 +55,21 @@ func (o *Overview) judge() {
 func (o *Overview) saysTier(tier overlay.Snapshot, now time.Time) string {
 	failing, todo := tier.SaysFailing(now)
 	switch {
-	case failing == "" && tier.Late(o.Step):
+	case failing != "":
+		return Trouble{failing, todo}.String()
+	case tier.Late(o.Step):
 		return tier.Says(now) + ": the agents' logs say why (snapshot not written)"
-	case failing != "" && tier.Late(o.Step):
-		failing = tier.Says(now) + "; " + failing
-	case failing == "":
-		return ""
 	}
-	return Trouble{failing, todo}.String()
+	return ""
+}
+
+// row tells of a tier of snapshots in a line.
+func row(tier overlay.Snapshot, now time.Time) string {
+	says := tier.Tier + ": " + tier.Newest(now)
+	if in := tier.In(); in != "" {
+		says += ", in " + in
+	}
+	return says
 }
 
 // Troubles are those of training.
@@ -75,15 +82,17 @@ func (o *Overview) Troubles() (all []Trouble) {
 		all = append(all, Trouble{says, o.hangs("its script evaluates, saves or hangs there: look at its log, and kill the script if it " +
 			"hangs: its agent starts it again")})
 	}
-	if says := overlay.SaysRests(o.Delayed); says != "" && !o.waits() {
-		all = append(all, Trouble{says, "it hangs, or waits for a script at another node: look at their logs, and kill the one that hangs: " +
-			"all are started again, and go on from their checkpoint"})
+	if says, todo := overlay.SaysRests(o.Delayed); says != "" && !o.waits() {
+		all = append(all, Trouble{says, todo})
 	}
 	if says := o.late(); says != "" {
 		all = append(all, Trouble{says, o.hangs("look at the log of the script that computes, and kill the script if it hangs: its agent " +
 			"starts it again")})
 	}
 	switch change := o.Change; {
+	case o.isDeserted() && o.mistake != "":
+		all = append(all, Trouble{"nobody trains any more: all scripts ended before a step was made, by " + o.mistake,
+			"mend the script, and start it again at each node: nothing is lost, and training begins"})
 	case o.isDeserted():
 		all = append(all, Trouble{"nobody trains any more", o.goesOn()})
 	case change != nil && change.Held != nil:
@@ -108,10 +117,14 @@ func (o *Overview) hangs(kill string) string {
 	return kill
 }
 
-// goesOn says how a deserted job goes on: as the negotiator says, where it knows how all have ended.
+// goesOn says how a deserted job goes on: from a snapshot that is known, else as the negotiator says, where it knows how all have ended.
 func (o *Overview) goesOn() string {
 	const nobody = "no node is left"
+	newest := overlay.NewestOf(o.Snapshots)
 	if change := o.Change; change != nil && change.Held != nil && len(change.Held.Awaits) == 0 && change.Held.Reason != nobody {
+		if newest.Step > 0 && change.Held.Step == nil {
+			return newest.GoOn()
+		}
 		return strings.TrimSpace(change.Held.Reason + ". " + o.mends(*change))
 	}
 	return o.remains.Do(o.Change != nil && o.Change.Held != nil)
@@ -121,7 +134,7 @@ func (o *Overview) goesOn() string {
 func (o *Overview) mends(change changes.Change) string {
 	switch held := change.Held; {
 	case held.Step != nil:
-		return history.BeforeARetry
+		return history.BeforeARetry(*held.Step)
 	case strings.HasPrefix(held.Reason, events.OlderLog):
 		return "put the newer store of NATS back, with NATS stopped; where there is none any more: reknit log accept"
 	case !change.Stops():

@@ -106,7 +106,7 @@ func (o options) run(ctx context.Context, w io.Writer) error {
 	}
 	fmt.Fprintf(w, "%v; reknit watch shows how\n", answer.done)
 	if !answer.done.Skip {
-		fmt.Fprintf(w, "the step is held again if as many end in it again: %s\n", history.BeforeARetry)
+		fmt.Fprintf(w, "the step is held again if as many end in it again: %s\n", history.BeforeARetry(*held))
 	}
 	if answer.done.Skip {
 		fmt.Fprintln(w, "if the batch is another one since, samples before these that fill none of it are passed over, too: "+

@@ -50,8 +50,23 @@ func (c Change) Stops() bool { return c.Held != nil && (c.Abandoned || len(c.Att
 
 // Reason is why a node was lost, or its step broke.
 type Reason struct {
-	Node string `json:"node"`
-	Says string `json:"says"`
+	Node    string    `json:"node"`
+	Says    string    `json:"says"`
+	Since   time.Time `json:"since,omitzero"`    // nothing was heard of the node, or it hung; left out of one that ended
+	Seconds float64   `json:"seconds,omitempty"` // from then until it was lost
+	Hung    bool      `json:"hung,omitempty"`    // it was heard, and did nothing
+}
+
+// Noticed says since when a node was missed, and how long it took to notice; empty where it ended and was lost at once.
+func (r Reason) Noticed() string {
+	if r.Seconds <= 0 {
+		return ""
+	}
+	how := "heard last at"
+	if r.Hung {
+		how = "hung from"
+	}
+	return fmt.Sprintf("%s %s, noticed %.1f s later", how, r.Since.Local().Format("15:04:05"), r.Seconds)
 }
 
 // Refusal is what was refused, and when.

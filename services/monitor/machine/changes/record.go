@@ -24,6 +24,7 @@ type Record struct {
 type cause struct {
 	logged time.Time
 	silent float64 // seconds before, in which nothing was heard or others waited
+	hung   bool    // others waited
 	reason string  // of a loss, or of a step that broke
 }
 
@@ -235,7 +236,9 @@ func (r *Record) of(number uint64) *generation {
 func (r *Record) asked(event events.Event) { r.note(event.ID, cause{logged: event.Logged}) }
 
 func (r *Record) lost(event events.Event, lost *events.NodeState) {
-	r.note(event.ID, cause{event.Logged, max(lost.SilentSeconds, lost.WaitedSeconds), lost.Reason})
+	r.note(event.ID, cause{
+		event.Logged, max(lost.SilentSeconds, lost.WaitedSeconds), lost.WaitedSeconds > lost.SilentSeconds, lost.Reason,
+	})
 	r.withdraw(lost.Node, lost.Incarnation)
 }
 

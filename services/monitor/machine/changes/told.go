@@ -50,8 +50,8 @@ func (r *Record) told(number uint64, now time.Time) Change {
 	last := g.attempts[len(g.attempts)-1]
 	told.Changes, told.Receipts = last.opening.Changes, last.receipts
 	for _, change := range last.opening.Changes {
-		if reason := r.causes[change.Cause].reason; reason != "" {
-			told.Reasons = append(told.Reasons, Reason{change.Node, reason})
+		if cause := r.causes[change.Cause]; cause.reason != "" {
+			told.Reasons = append(told.Reasons, cause.of(change.Node))
 		}
 	}
 	told.BytesMoved, told.NaiveBytes, told.Fetches = last.moved, last.naive, last.fetches
@@ -69,6 +69,14 @@ func (r *Record) told(number uint64, now time.Time) Change {
 		told.TotalSeconds = since(told.Began, now)
 	}
 	return told
+}
+
+func (c cause) of(node string) Reason {
+	reason := Reason{Node: node, Says: c.reason, Seconds: c.silent, Hung: c.hung}
+	if c.silent > 0 {
+		reason.Since = c.logged.Add(-time.Duration(c.silent * float64(time.Second)))
+	}
+	return reason
 }
 
 func (g *generation) state() string {

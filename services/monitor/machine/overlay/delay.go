@@ -15,6 +15,9 @@ import (
 type Delay struct {
 	events.StepDelay
 	Since time.Time `json:"since,omitzero"` // left out of a script that rests, as its agent tells
+
+	Pid     int  `json:"pid,omitempty"`     // of a script that rests
+	Stopped bool `json:"stopped,omitempty"` // that process is, by a signal or a debugger
 }
 
 // Rests reports whether it is of a script that knows nothing of its agent, which sees that it does nothing.
@@ -27,7 +30,7 @@ var does = map[string]string{events.PhaseBetween: " (between steps)", events.Pha
 func (o *Overlay) takeDelay(event events.Event) {
 	told, err := events.Open[events.StepDelay](event)
 	if err == nil && told.By != told.Node && (o.plan == nil || told.Generation >= o.plan.Generation) {
-		o.delays[told.Node] = Delay{told, event.Logged.Add(-time.Duration(told.WaitedSeconds * float64(time.Second)))}
+		o.delays[told.Node] = Delay{StepDelay: told, Since: event.Logged.Add(-time.Duration(told.WaitedSeconds * float64(time.Second)))}
 	}
 }
 
@@ -41,7 +44,7 @@ func (o *Overlay) forgetDelays() {
 func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 	for _, node := range nodes {
 		if rests, is := node.rests(); is {
-			delays = append(delays, Delay{StepDelay: rests})
+			delays = append(delays, rests)
 			continue
 		}
 		told, is := o.delays[node.Node]
@@ -58,6 +61,10 @@ func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 			return 1
 		case b.Rests() && !a.Rests():
 			return -1
+		case a.Stopped && !b.Stopped:
+			return -1
+		case b.Stopped && !a.Stopped:
+			return 1
 		}
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.WaitedSeconds, a.WaitedSeconds), cmp.Compare(a.Node, b.Node))
 	})
@@ -65,15 +72,16 @@ func (o *Overlay) Delays(nodes []Node) (delays []Delay) {
 }
 
 // rests returns what the agent of a node that trains tells of a script that rests.
-func (n Node) rests() (told events.StepDelay, is bool) {
+func (n Node) rests() (told Delay, is bool) {
 	trains := n.Pipeline != nil && slices.Contains([]string{Training, Leaving, Suspected}, n.State)
 	if !trains || n.Pulse == nil || n.Pulse.Script == nil || n.Pulse.Script.RestsSeconds == 0 {
-		return events.StepDelay{}, false
+		return Delay{}, false
 	}
-	return events.StepDelay{
+	script := *n.Pulse.Script
+	return Delay{Pid: script.Pid, Stopped: script.Stopped, StepDelay: events.StepDelay{
 		Node: n.Node, Incarnation: n.Incarnation, Generation: n.Pulse.Generation, Step: n.Pulse.Step, By: n.Node,
-		WaitedSeconds: n.Pulse.Script.RestsSeconds, UsualSeconds: n.Pulse.Script.UsualSeconds, Reason: saysScript(*n.Pulse.Script),
-	}, true
+		WaitedSeconds: script.RestsSeconds, UsualSeconds: script.UsualSeconds, Reason: saysScript(script),
+	}}, true
 }
 
 // saysScript tells why a script that knows nothing of its agent does not get on; empty where nothing tells against it.
@@ -82,6 +90,8 @@ func saysScript(script events.Script) string {
 	case len(script.Awaits) > 0:
 		return fmt.Sprintf("its script starts once those of %s have ended, whose agents answer: within %.0f s", listed(script.Awaits),
 			script.UntilSeconds)
+	case script.Stopped:
+		return fmt.Sprintf("its script is stopped, by SIGSTOP or a debugger, for %.0f s", script.RestsSeconds)
 	case script.RestsSeconds > 0:
 		return fmt.Sprintf("its script has neither used a processor nor written for %.0f s", script.RestsSeconds)
 	}
@@ -130,18 +140,41 @@ func SaysDelays(delays []Delay, now time.Time) string {
 		delays[0].By, listed(names))
 }
 
-// SaysRests tells in a line whose scripts rest, and for how long; empty for nobody's.
-func SaysRests(delays []Delay) string {
+// SaysRests tells in a line whose scripts rest, for how long, and what to do; empty for nobody's. One that is stopped hangs for certain,
+// and the others wait for it. Nobody can tell which of several hangs that are not stopped.
+func SaysRests(delays []Delay) (says, todo string) {
 	first := slices.IndexFunc(delays, Delay.Rests)
 	if first < 0 {
-		return ""
+		return "", ""
 	}
+	rest := delays[first:]
+	const again = "all are started again, and go on from their checkpoint"
+	if rest[0].Stopped {
+		rest = slices.DeleteFunc(slices.Clone(rest), func(delay Delay) bool { return !delay.Stopped })
+		return fmt.Sprintf("the script of %s is stopped, by SIGSTOP or a debugger, for %.0f s, and the others wait for it", scripts(rest),
+			rest[0].WaitedSeconds), "kill -CONT PID on its machine has it go on; kill -9 PID ends it: " + again
+	}
+	if len(rest) == 1 {
+		return fmt.Sprintf("the script of %s does nothing: it has neither used a processor nor written for %.0f s", scripts(rest),
+				rest[0].WaitedSeconds),
+			"it hangs, or waits for a script at another node: look at their logs, and kill the one that hangs: " + again
+	}
+	return fmt.Sprintf("one of the scripts of %s hangs, and the others wait for it: none of them has used a processor or written for %.0f s",
+			scripts(rest), rest[len(rest)-1].WaitedSeconds),
+		"look at their logs, and kill the one that hangs (kill -9 PID on its machine): " + again
+}
+
+// scripts names some nodes, with the processes of their scripts.
+func scripts(delays []Delay) string {
 	var names []string
-	for _, delay := range delays[first:] {
-		names = append(names, delay.Node)
+	for _, delay := range delays {
+		name := delay.Node
+		if delay.Pid > 0 {
+			name = fmt.Sprintf("%s (pid %d)", delay.Node, delay.Pid)
+		}
+		names = append(names, name)
 	}
-	return fmt.Sprintf("the script of %s does nothing: it has neither used a processor nor written for %.0f s", listed(names),
-		delays[first].WaitedSeconds)
+	return listed(names)
 }
 
 const mostNamed = 3 // in a line

@@ -70,15 +70,20 @@ func TestAScriptThatRestsIsToldForAsLongAsItsAgentTellsSo(t *testing.T) {
 		return Node{Node: name, State: Training, Pipeline: new(int), Pulse: &events.Pulse{Generation: 1, Script: script}}
 	}
 	rests := func(seconds float64) *events.Script { return &events.Script{RestsSeconds: seconds} }
-	const does = " does nothing: it has neither used a processor nor written for "
+	stopped := rests(70)
+	stopped.Pid, stopped.Stopped = 4711, true
 	for expected, nodes := range map[string][]Node{
-		"":                                {node("a", nil), node("b", &events.Script{Awaits: []string{"c"}, UntilSeconds: 9})},
-		"the script of b" + does + "65 s": {node("a", nil), node("b", rests(65))},
-		"the script of c, a, b and 1 more" + does + "70 s": {
+		"": {node("a", nil), node("b", &events.Script{Awaits: []string{"c"}, UntilSeconds: 9})},
+		"the script of b does nothing: it has neither used a processor nor written for 65 s": {node("a", nil), node("b", rests(65))},
+		"one of the scripts of c, a, b and 1 more hangs, and the others wait for it: none of them has used a processor or " +
+			"written for 61 s": {
 			node("a", rests(65)), node("b", rests(65)), node("c", rests(70)), node("d", rests(61)),
 		},
+		"the script of b (pid 4711) is stopped, by SIGSTOP or a debugger, for 70 s, and the others wait for it": {
+			node("a", rests(75)), node("b", stopped), node("c", rests(65)),
+		},
 	} {
-		if found := SaysRests(o.Delays(nodes)); found != expected {
+		if found, _ := SaysRests(o.Delays(nodes)); found != expected {
 			t.Errorf("it says %q, expected %q", found, expected)
 		}
 	}
@@ -108,7 +113,7 @@ func TestAScriptThatRestsHidesNobodyForWhomOthersWaitAndCountsWhereItTrains(t *t
 		if says := SaysDelays(delays, logged.Add(42*time.Second)); says != "no step for 45s, 67ms is usual: a waits for b" {
 			t.Errorf("beside one that rests and is %s it says %q", state, says)
 		}
-		if says := SaysRests(delays); (says != "") != told {
+		if says, _ := SaysRests(delays); (says != "") != told {
 			t.Errorf("of one that rests and is %s it says %q", state, says)
 		}
 	}

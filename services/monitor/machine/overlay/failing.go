@@ -72,10 +72,15 @@ func (s Snapshot) SaysFailing(now time.Time) (says, todo string) {
 		who += fmt.Sprintf(" and %d more", others)
 	}
 	first := s.Failing[0]
-	return fmt.Sprintf("%s cannot write snapshots to %s, since %s, %v ago: %s (%s)", who, s.Tier, since.Local().Format("15:04:05"),
-			now.Sub(since).Round(time.Second), events.Shorten(first.Reason, mostReason), first.Finding),
-		cmp.Or(mends[first.Finding], mends["other"])
+	says = fmt.Sprintf("%s cannot write snapshots to %s since %s, %v ago: %s", who, s.Tier, since.Local().Format("15:04:05"),
+		now.Sub(since).Round(time.Second), events.Shorten(first.Reason, mostReason))
+	if todo = mends[first.Finding]; first.Finding == "full" && strings.Contains(first.Reason, bound) {
+		todo = "raise it, or take away what lies there: the next one is tried by itself"
+	}
+	return says, cmp.Or(todo, mends["other"])
 }
+
+const bound = "REKNIT_SNAPSHOT_BYTES" // which a reason names where it is that and no disk which has no room
 
 // mends says what helps against a finding.
 var mends = map[string]string{

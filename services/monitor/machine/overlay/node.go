@@ -31,6 +31,8 @@ type Node struct {
 	Step uint64 `json:"step,omitempty"`
 	// Until is when a node that waits for its turn is asked to take part; left out where it waits for nothing of that kind.
 	Until time.Time `json:"until,omitzero"`
+	// Unheard is since when nothing was heard of a node that is suspected or silent, as far as is known.
+	Unheard time.Time `json:"unheard,omitzero"`
 	// Keeps is when its agent said that it keeps what the trainer left, for the next one and for others; left out where nothing is kept.
 	Keeps time.Time `json:"keeps,omitzero"`
 	// Proven tells that its process is gone for certain, with what it held.
@@ -71,6 +73,8 @@ type told struct {
 	keeps                              time.Time
 	proven                             bool // it is gone, and what it held
 	reason                             string
+	went                               time.Time         // when that was said
+	unheard                            time.Time         // since when nothing was heard of it, where it is suspected
 	step                               uint64            // by the heartbeat after which it was missed; zero: not known
 	wished                             time.Time         // to leave; zero: it did not
 	turn                               *events.JoinDelay // it is asked to take part only later
@@ -88,6 +92,8 @@ func (n *told) take(event events.Event) {
 		}
 	case events.LeaveRequested:
 		n.leaving, n.wished, n.reason = true, event.Logged, reasonOf(event)
+		n.keeps = time.Time{} // its agent ends with it
+		n.goes(event.Logged)
 	case events.MembershipRefused:
 		n.refuse(event)
 	case events.JoinDelayed:
@@ -96,15 +102,25 @@ func (n *told) take(event events.Event) {
 		n.suspected = true
 		n.miss(event)
 	case events.NodeCleared:
-		n.suspected, n.reason = false, ""
+		n.suspected, n.reason, n.unheard = false, "", time.Time{}
 	case events.NodeLost:
 		n.lost, n.gone = true, true
 		n.miss(event)
+		n.goes(event.Logged)
 	case events.NodeExited:
-		if exit, err := events.Open[events.Exit](event); err == nil {
+		exit, err := events.Open[events.Exit](event)
+		if isOf := n.join == nil || n.join.Incarnation == exit.Incarnation; err == nil && isOf { // else another process has the name by now
 			n.expected, n.gone, n.reason = exit.Expected, true, exit.Reason+n.afterWish(event.Logged)
 			n.leave(exit, event.Logged)
+			n.goes(event.Logged)
 		}
+	}
+}
+
+// goes notes when the node went, or asked to: the first sign of it.
+func (n *told) goes(at time.Time) {
+	if n.went.IsZero() {
+		n.went = at
 	}
 }
 
@@ -137,6 +153,7 @@ func (n *told) miss(event events.Event) {
 	n.reason = reasonOf(event) + n.afterWish(event.Logged)
 	if state, err := events.Open[events.NodeState](event); err == nil {
 		n.step = max(n.step, state.Step)
+		n.unheard = event.Logged.Add(-time.Duration(state.SilentSeconds * float64(time.Second)))
 		n.proven = n.proven || state.Proven
 	}
 }
@@ -165,10 +182,11 @@ func (n *told) refuse(event events.Event) {
 	}
 	switch isOf := n.join != nil && refusal.Incarnation == n.join.Incarnation; {
 	case refusal.Refused == events.ChangeLeave:
-		n.leaving = false
+		n.leaving, n.went = false, time.Time{}
 	case isOf && n.gone:
 	case isOf:
 		n.gone, n.reason = true, refusal.Reason
+		n.goes(event.Logged)
 	}
 }
 
@@ -263,7 +281,7 @@ func (o *Overlay) judge(node *Node) {
 	case isOf && (told.lost || told.gone):
 		state = Lost
 	case isOf && told.suspected:
-		state = Suspected
+		state, node.Unheard = Suspected, told.unheard
 	case isOf && told.leaving:
 		state = Leaving
 	case node.Pulse == nil && isOf && told.refusal != nil:
@@ -281,10 +299,21 @@ func (o *Overlay) judge(node *Node) {
 // StepTime returns how many seconds the last step of the median node took, as heartbeats tell; zero where none does. Nodes
 // train in lock-step, and the slowest of them is another one in each step.
 func StepTime(nodes []Node) float64 {
+	return median(nodes, func(pulse events.Pulse) float64 { return pulse.StepSeconds })
+}
+
+// Pace returns how many seconds lie between two completed steps of the median node on average, with what its script does between them:
+// so long training takes for each step. Zero where no heartbeat tells.
+func Pace(nodes []Node) float64 {
+	return median(nodes, func(pulse events.Pulse) float64 { return pulse.PaceSeconds })
+}
+
+// median returns that of what heartbeats tell, zero aside.
+func median(nodes []Node, of func(events.Pulse) float64) float64 {
 	var seconds []float64
 	for _, node := range nodes {
-		if node.Pulse != nil && node.Pulse.StepSeconds > 0 {
-			seconds = append(seconds, node.Pulse.StepSeconds)
+		if node.Pulse != nil && of(*node.Pulse) > 0 {
+			seconds = append(seconds, of(*node.Pulse))
 		}
 	}
 	if len(seconds) == 0 {

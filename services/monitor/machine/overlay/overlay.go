@@ -31,6 +31,7 @@ type Overlay struct {
 	usual    *events.Usual
 
 	snapshots map[string]*Snapshot // by tier
+	folders   map[string]string    // of those on the nodes' own disks, by node
 	halted    uint64               // step behind which training stopped last, in completed ones; zero: it never did
 	delays    map[string]Delay     // by node
 }
@@ -40,7 +41,8 @@ type direction struct{ from, to string }
 // New returns an overlay of which nothing is known.
 func New() *Overlay {
 	return &Overlay{devices: map[string]events.Device{}, told: map[string]*told{}, links: map[direction]*Link{},
-		paces: map[string]events.Pace{}, before: map[string]passes{}, snapshots: map[string]*Snapshot{}, delays: map[string]Delay{}}
+		paces: map[string]events.Pace{}, before: map[string]passes{}, snapshots: map[string]*Snapshot{},
+		folders: map[string]string{}, delays: map[string]Delay{}}
 }
 
 // NodeKinds are the events that change a node's state or tell its pace, LinkKinds those that change a link.
@@ -91,6 +93,9 @@ func (o *Overlay) Take(event events.Event) {
 		if event.Kind == events.JoinRequested || event.Kind == events.NodeLost || event.Kind == events.NodeExited {
 			o.endsFailing(event.Subject)
 		}
+		if join := o.told[event.Subject].join; event.Kind == events.JoinRequested && join != nil {
+			o.takeFolder(*join)
+		}
 	case slices.Contains(LinkKinds, event.Kind):
 		o.takeLink(event)
 	case slices.Contains(SnapshotKinds, event.Kind):
@@ -108,6 +113,10 @@ func (o *Overlay) commit(plan events.Plan, at time.Time) {
 	for _, member := range plan.Nodes {
 		members[member.Node] = true
 	}
+	maps.DeleteFunc(o.folders, func(node, _ string) bool {
+		told := o.told[node]
+		return !members[node] && (told == nil || told.gone || told.leaving)
+	})
 	maps.DeleteFunc(o.told, func(node string, told *told) bool { return (told.gone || told.leaving) && !members[node] })
 	for _, tier := range o.snapshots {
 		maps.DeleteFunc(tier.failing, func(node string, _ Failing) bool { return !members[node] })

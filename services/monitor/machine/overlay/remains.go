@@ -18,11 +18,13 @@ type Remains struct {
 	Unheard []string // nobody has said yet what became of them
 	Unknown []string // they are lost, and nothing proves that they have ended
 
-	unchanged bool // scripts keep their own state (--unchanged)
+	newest    Snapshot // complete one that outlives its processes; its step is zero where none is known
+	unchanged bool     // scripts keep their own state (--unchanged)
 }
 
-// RemainsOf returns those of some nodes that have a place and are not heard.
-func RemainsOf(nodes []Node, now time.Time) (remains Remains) {
+// RemainsOf returns those of some nodes that have a place and are not heard. Newest is as NewestOf returns it.
+func RemainsOf(nodes []Node, newest Snapshot, now time.Time) (remains Remains) {
+	remains.newest = newest
 	for _, node := range nodes {
 		remains.unchanged = remains.unchanged || node.Stepless
 		switch {
@@ -65,13 +67,15 @@ func (r Remains) Do(held bool) string {
 			"names they had: their scripts keep their own state (--unchanged), and go on from their own checkpoints", few(unknown))
 	case r.unchanged:
 		return "once the scripts are started again by the names that their nodes had, they go on from their own checkpoints"
+	case len(unknown) > 0 && r.newest.Step > 0:
+		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Else %s", few(unknown), r.newest.GoOn())
 	case len(unknown) > 0:
-		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Start those that do not again by the "+
-			"names they had: with snapshots training goes on from there. If none of them runs any more, and there is no snapshot, the "+
-			"state is gone. To begin anew at the first step then: reknit cluster reset", few(unknown))
+		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. No snapshot is known: if none of them "+
+			"runs any more, the state is gone. To begin anew at the first step then: reknit cluster reset", few(unknown))
+	case r.newest.Step > 0:
+		return r.newest.GoOn()
 	}
-	return "with snapshots it goes on once the trainers are started again by the names they had; without, the state of those that " +
-		"ended is gone. To begin anew at the first step: reknit cluster reset"
+	return "no snapshot is known: the state of those that ended is gone. To begin anew at the first step: reknit cluster reset"
 }
 
 // few names some nodes, and says how many there are beside.

@@ -40,11 +40,29 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 		"all are gone":                        {[]overlay.Node{gone, {Node: "n5"}}, false, "those that ended is gone", true},
 		"a script keeps its own state":        {[]overlay.Node{ended}, true, "go on from their own checkpoints", false},
 		"one of these may live":               {[]overlay.Node{script}, true, "nothing proves that n7 ended", false},
-		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "without, the state", true},
+		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "no snapshot is known", true},
 	} {
-		says := overlay.RemainsOf(test.nodes, now).Do(test.held)
+		says := overlay.RemainsOf(test.nodes, overlay.Snapshot{}, now).Do(test.held)
 		if !strings.Contains(says, test.says) || strings.Contains(says, "reknit cluster reset") != test.mayAdvise {
 			t.Errorf("%s: it says %q", name, says)
 		}
+	}
+}
+
+// A user who had snapshots was told that there may be some, and of no folder.
+func TestWhoMayGoOnFromASnapshotIsToldWhereItLies(t *testing.T) {
+	now, place := time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC), 0
+	gone := overlay.Node{Node: "n1", State: overlay.Lost, Pipeline: &place, Proven: true}
+	missed := overlay.Node{Node: "n2", State: overlay.Lost, Pipeline: &place}
+	disk := overlay.Snapshot{Tier: "disk", Step: 40, Folders: map[string]string{"n1": "/snap", "n2": "/snap"}}
+	for says, nodes := range map[string][]overlay.Node{"": {gone}, "Else ": {gone, missed}} {
+		says += "start the scripts again by the names that their nodes had, with REKNIT_SNAPSHOT_FOLDER=/snap: training goes on from step 40"
+		if got := overlay.RemainsOf(nodes, disk, now).Do(true); !strings.HasSuffix(got, says) || strings.Contains(got, "reset") {
+			t.Errorf("it says %q, expected %q", got, says)
+		}
+	}
+	disk.Folders["n2"] = "/other"
+	if in := disk.In(); in != "/other (n2), /snap (n1)" {
+		t.Errorf("it lies in %q", in)
 	}
 }

@@ -24,6 +24,9 @@ type Snapshot struct {
 
 	Failing []Failing `json:"failing,omitempty"` // nodes that cannot write to it, in the order of their names
 
+	// Folders are where it lies on the disks of nodes, by node, as far as they told.
+	Folders map[string]string `json:"-"`
+
 	before  uint64 // Every, before the last was complete
 	failing map[string]Failing
 }
@@ -69,12 +72,65 @@ func (s Snapshot) Says(now time.Time) string {
 	return says
 }
 
+// Newest tells which complete snapshot the tier has, and how old it is.
+func (s Snapshot) Newest(now time.Time) string {
+	if s.Step == 0 {
+		return "none is complete yet"
+	}
+	return fmt.Sprintf("step %d complete, %v ago", s.Step, now.Sub(s.At).Round(time.Second))
+}
+
+// In tells in which folder the tier lies, where all nodes have the same, or in which some have theirs; empty: nobody told.
+func (s Snapshot) In() string {
+	folders := map[string][]string{}
+	for _, node := range slices.Sorted(maps.Keys(s.Folders)) {
+		folders[s.Folders[node]] = append(folders[s.Folders[node]], node)
+	}
+	all := slices.Sorted(maps.Keys(folders))
+	if len(all) == 1 {
+		return all[0]
+	}
+	var says []string
+	for _, folder := range all[:min(mostNamed, len(all))] {
+		says = append(says, fmt.Sprintf("%s (%s)", folder, listed(folders[folder])))
+	}
+	if more := len(all) - mostNamed; more > 0 {
+		says = append(says, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(says, ", ")
+}
+
+// GoOn tells how training goes on from the snapshot where all processes have ended.
+func (s Snapshot) GoOn() string {
+	where := "REKNIT_SNAPSHOT_BUCKET"
+	if s.Tier == diskTier {
+		where = strings.TrimSuffix("REKNIT_SNAPSHOT_FOLDER="+s.In(), "=")
+	}
+	return fmt.Sprintf("start the scripts again by the names that their nodes had, with %s: training goes on from step %d", where, s.Step)
+}
+
 // Snapshots lists what is known of each tier, in the order of their names.
 func (o *Overlay) Snapshots() (all []Snapshot) {
 	for _, tier := range slices.Sorted(maps.Keys(o.snapshots)) {
 		all = append(all, o.snapshots[tier].known())
+		if tier == diskTier {
+			all[len(all)-1].Folders = maps.Clone(o.folders)
+		}
 	}
 	return all
+}
+
+const diskTier = "disk"
+
+// mostFolders is of how many nodes it is remembered where they write snapshots.
+const mostFolders = 1 << 12
+
+// takeFolder notes where a node that asks for a place writes snapshots.
+func (o *Overlay) takeFolder(join events.Join) {
+	delete(o.folders, join.Node)
+	if join.SnapshotFolder != "" && len(o.folders) < mostFolders {
+		o.folders[join.Node] = join.SnapshotFolder
+	}
 }
 
 func (o *Overlay) takeSnapshot(event events.Event) {

@@ -103,18 +103,23 @@ func TestWhoCannotWriteSnapshotsIsNamedSinceItToldSoUntilItWritesAgainOrItsProce
 	fails("s2", "full")
 	fails("s1", "full")
 	fails("s2", "read-only")
-	if got := says(); !strings.HasPrefix(got, "s1, s2 cannot write snapshots to disk, since ") ||
-		!strings.Contains(got, "2m0s ago: no room: no space left on device (full) make room there") {
+	if got := says(); !strings.HasPrefix(got, "s1, s2 cannot write snapshots to disk since ") ||
+		!strings.Contains(got, ", 2m0s ago: no room: no space left on device make room there") {
 		t.Errorf("it says %q", got)
 	}
 	reason = "no room: nothing is left to give up: write " + strings.Repeat("/very/long", 30) + ": no space left on device"
 	fails("s1", "full")
 	if got := says(); !strings.Contains(got, "ago: no room: nothing is left") ||
-		!strings.Contains(got, "long: no space left on device (full) make room") {
+		!strings.Contains(got, "long: no space left on device make room") {
 		t.Errorf("of a long reason it says %q", got)
 	}
 	if tier := o.Snapshots()[0]; !tier.Late(20) {
 		t.Errorf("none was ever complete: %+v", tier)
+	}
+	reason = "no room for 9 bytes within REKNIT_SNAPSHOT_BYTES, 8"
+	fails("s1", "full")
+	if got := says(); !strings.HasSuffix(got, "REKNIT_SNAPSHOT_BYTES, 8 raise it, or take away what lies there: the next one is tried by itself") {
+		t.Errorf("of a bound it says %q", got)
 	}
 	say(events.SnapshotResumed, "s1", &events.SnapshotPart{Node: "s1", Tier: "disk", Step: 40, Plan: plan, Units: units})
 	if got := says(); !strings.HasPrefix(got, "s2 cannot write") || !strings.Contains(got, "mount the disk") {

@@ -25,6 +25,7 @@ type Status struct {
 	Diverged    uint64         `json:"diverged,omitempty"` // the step since which the loss is not finite
 	Rate        float64        `json:"rate"`               // samples a second, of the last seconds
 	StepSeconds float64        `json:"stepSeconds"`        // of the median node
+	PaceSeconds float64        `json:"paceSeconds"`        // from one completed step to the next
 	States      map[string]int `json:"states"`             // nodes by state
 
 	Delayed []string `json:"delayed,omitempty"` // for whom others wait in their step for longer than is usual
@@ -45,7 +46,7 @@ const (
 func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) Status {
 	status := Status{
 		Cluster: v.cluster, Step: v.progress.step, Loss: v.progress.loss, Diverged: v.progress.diverged, Rate: v.progress.rate(),
-		StepSeconds: overlay.StepTime(nodes), States: map[string]int{},
+		StepSeconds: overlay.StepTime(nodes), PaceSeconds: overlay.Pace(nodes), States: map[string]int{},
 	}
 	for _, node := range nodes {
 		status.States[node.State]++
@@ -55,12 +56,12 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 	}
 	status.Prediction, status.Snapshots = v.overlay.Prediction(), v.overlay.Snapshots()
 	if end := v.overlay.End(); end != nil {
-		status.Step, status.Rate, status.StepSeconds = end.Step, 0, 0
+		status.Step, status.Rate, status.StepSeconds, status.PaceSeconds = end.Step, 0, 0, 0
 	} else if stop := v.overlay.Stop(); stop != nil {
-		status.Step, status.Rate, status.StepSeconds = stop.Step, 0, 0
+		status.Step, status.Rate, status.StepSeconds, status.PaceSeconds = stop.Step, 0, 0, 0
 	}
 	if v.overlay.End() == nil && v.overlay.Reset() == nil {
-		steps, left := v.overlay.Course(status.Step, status.StepSeconds)
+		steps, left := v.overlay.Course(status.Step, cmp.Or(status.PaceSeconds, status.StepSeconds))
 		status.Course = overlay.SaysCourse(status.Step, steps, left)
 	}
 	delays := v.overlay.Delays(nodes)
@@ -68,7 +69,8 @@ func (v *View) status(nodes []overlay.Node, plan *events.Plan, now time.Time) St
 		status.Delayed = append(status.Delayed, delay.Node)
 	}
 	status.Level, status.Says = v.level(status, nodes, now)
-	if says := cmp.Or(overlay.SaysDelays(delays, now), overlay.SaysRests(delays)); says != "" && status.Level == Calm {
+	rests, _ := overlay.SaysRests(delays)
+	if says := cmp.Or(overlay.SaysDelays(delays, now), rests); says != "" && status.Level == Calm {
 		status.Level, status.Says = Trouble, says
 	}
 	return status
@@ -104,7 +106,7 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 	training, ended := status.States[overlay.Training], status.States[overlay.Ended]
 	switch i := slices.IndexFunc(nodes, missing); {
 	case i >= 0:
-		says = nodes[i].Node + " is " + nodes[i].State
+		says = nodes[i].Node + " is " + nodes[i].State + unheard(nodes[i], now)
 		if others := status.States[overlay.Lost] + status.States[overlay.Suspected] + status.States[overlay.Silent] - 1; others > 0 {
 			says += fmt.Sprintf(", and %d more are missing", others)
 		}
@@ -124,6 +126,14 @@ func (v *View) level(status Status, nodes []overlay.Node, now time.Time) (level,
 		return Calm, "1 node trains"
 	}
 	return Calm, fmt.Sprintf("%d nodes train", training)
+}
+
+// unheard says for how long nothing was heard of a node; empty where that is not known.
+func unheard(node overlay.Node, now time.Time) string {
+	if node.Unheard.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(": no heartbeat for %v", now.Sub(node.Unheard).Round(time.Second))
 }
 
 // late are the tiers of snapshots of which none is complete for too long.

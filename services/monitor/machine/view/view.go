@@ -22,8 +22,10 @@ const (
 	mostNames = 24
 	// mostPulses is of how many nodes heartbeats are remembered.
 	mostPulses = 1 << 14
-	// silentAfter is how old a heartbeat may be, or the view itself before it expects one.
-	silentAfter = 5 * time.Second
+	// silentAfter is how old a heartbeat may be, or the view itself before it expects one: six periods.
+	silentAfter = 3 * time.Second
+	// forgottenAfter is for how long the last heartbeat of a node is remembered.
+	forgottenAfter = time.Minute
 )
 
 // View is what is seen of one cluster.
@@ -147,12 +149,15 @@ func (v *View) nodes(now time.Time) []overlay.Node {
 	for node, beat := range v.pulses {
 		if now.Sub(beat.at) < silentAfter {
 			heard[node] = beat.Pulse
-		} else if now.Sub(beat.at) > 12*silentAfter {
+		} else if now.Sub(beat.at) > forgottenAfter {
 			delete(v.pulses, node)
 		}
 	}
 	nodes := v.overlay.Nodes(heard)
 	for i := range nodes {
+		if nodes[i].State == overlay.Silent {
+			nodes[i].Unheard = v.pulses[nodes[i].Node].at
+		}
 		if nodes[i].State == overlay.Silent && now.Sub(v.began) < silentAfter {
 			nodes[i].State = overlay.Spare
 			if nodes[i].Layers != nil {

@@ -36,7 +36,8 @@ func (l *log) beat(seconds int, nodes ...string) {
 	for range seconds {
 		l.now = l.now.Add(time.Second)
 		for _, node := range nodes {
-			l.view.Pulse(events.Pulse{Node: node, Incarnation: "i", Step: uint64(l.now.Unix()) - 1795521600 + 100, StepSeconds: 1, Loss: 2}, l.now)
+			l.view.Pulse(events.Pulse{Node: node, Incarnation: "i", Step: uint64(l.now.Unix()) - 1795521600 + 100, StepSeconds: 1, PaceSeconds: 2,
+				Loss: 2}, l.now)
 		}
 		l.view.Parts(l.now)
 	}
@@ -98,8 +99,13 @@ func TestTheStatusSaysWhatMattersMost(t *testing.T) {
 	l.commit(plan(1))
 	l.beat(10, four...)
 	expect(Calm, "4 nodes train")
-	l.beat(8, four[:3]...)
-	expect(Trouble, "n4 is silent")
+	l.beat(2, four[:3]...)
+	expect(Calm, "4 nodes train")
+	l.beat(2, four[:3]...)
+	expect(Trouble, "n4 is silent: no heartbeat for 4s")
+	if pace := l.status().PaceSeconds; pace != 2 {
+		t.Errorf("%v s from one step to the next, expected the 2 s that heartbeats tell", pace)
+	}
 	l.say(events.NodeLost, "n4", &events.NodeState{Node: "n4", Incarnation: "i", Reason: "silent"})
 	expect(Trouble, "n4 is lost")
 	l.open(plan(2))
@@ -354,7 +360,7 @@ func TestAPageNamesWhoCannotWriteSnapshots(t *testing.T) {
 	l.beat(30, four...)
 	l.say(events.SnapshotFailed, "n2", &events.SnapshotFailure{Node: "n2", Tier: "disk", Step: 20, Plan: events.Digest(nil),
 		Units: []events.Range{{End: 1}}, Finding: "read-only", Reason: "read-only file system", Tiers: []string{"disk"}})
-	if status := l.status(); status.Level != Trouble || !strings.HasPrefix(status.Says, "n2 cannot write snapshots to disk, since ") {
+	if status := l.status(); status.Level != Trouble || !strings.HasPrefix(status.Says, "n2 cannot write snapshots to disk since ") {
 		t.Errorf("the page says %q", status.Says)
 	}
 }

@@ -35,6 +35,11 @@ function predicted(plan, prediction, now) {
   return `${expected}: ${off}${prediction.why ? ` (${prediction.why})` : ''}`;
 }
 
+// between says what lies between two steps, where that is more than scatter.
+function between(now) {
+  return now.paceSeconds > 1.1 * now.stepSeconds && `and ${seconds(now.paceSeconds - now.stepSeconds)} between two`;
+}
+
 listen(['now', 'plan'], () => {
   const now = part('now');
   if (!now) return;
@@ -49,7 +54,7 @@ listen(['now', 'plan'], () => {
     figure('Step', now.step.toLocaleString('en'), now.course),
     figure('Loss', now.diverged ? 'not finite' : now.loss ? now.loss.toPrecision(4) : '–', now.diverged && `since step ${now.diverged.toLocaleString('en')}`),
     figure('Throughput', short(now.rate), 'samples/s', 'measured: steps of the last seconds, times the samples of a step'),
-    figure('Step time', seconds(now.stepSeconds), plan && predicted(plan, now.prediction, now.stepSeconds),
+    figure('Step time', seconds(now.stepSeconds), [between(now), plan && predicted(plan, now.prediction, now.stepSeconds)].filter(Boolean).join(', '),
       'measured, of the median node; predicted is what the planner computed before, from the seconds of each layer, the speed of each node, the links and '
       + 'how long passes and steps took before. It is compared with the first steps under the plan, and again where those change by a tenth'),
     figure('Nodes', nodes, now.states.training === nodes ? 'all train' : count(now.states.training ?? 0, 'trains', 'train')),
