@@ -186,6 +186,9 @@ func negative(bound json.Number) json.Number {
 	return json.Number(strings.TrimPrefix("-"+string(bound), "--"))
 }
 
+// mostWhole is up to where each whole number is another one as a double: services read beyond it as a bound what a schema takes for more.
+const mostWhole = 1<<53 - 1
+
 // near draws what is next to what a schema takes, or of no type that it takes. Some of it is taken all the same.
 func (d drawer) near(schema *Schema) any {
 	if name, isReference := strings.CutPrefix(schema.Ref, "#/$defs/"); isReference && d.dice.IntN(2) == 0 {
@@ -199,7 +202,9 @@ func (d drawer) near(schema *Schema) any {
 		choices = append(choices, text+" ", text+"\n", strings.ToUpper(text), d.letters(schema.MaxLength+1), strings.Repeat("é", schema.MaxLength))
 	case "integer", "number":
 		for _, bound := range []json.Number{schema.Minimum, schema.Maximum} {
-			if value, err := strconv.ParseInt(string(bound), 10, 64); err == nil {
+			value, err := strconv.ParseInt(string(bound), 10, 64)
+			isExact := schema.Type == "integer" || -mostWhole <= value && value <= mostWhole
+			if err == nil && isExact {
 				choices = append(choices, value-1, value+1)
 			} else if value, err := bound.Float64(); err == nil && value < math.MaxFloat64 {
 				choices = append(choices, value*0.999, value*1.001)
