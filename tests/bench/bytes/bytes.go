@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/services/agent/shards"
-	"github.com/reknit/reknit/services/agent/window"
 	"github.com/reknit/reknit/tests/bench/figures"
 	"github.com/reknit/reknit/tests/nodes"
 )
@@ -115,9 +114,9 @@ func (b *bench) open(ctx context.Context) (err error) {
 	return err
 }
 
-// groups is what is measured. A reader may have 64 MiB of those parts that lie in the bucket already.
+// groups is what is measured. A bucket in which parts lie is the hub's, or one that a user filled: both ways read the same objects.
 func (b *bench) groups() []group {
-	groups := []group{
+	return []group{
 		{"give", leastOfLibrary, []*way{
 			{name: "ours", before: b.connect, move: b.get},
 			{name: "tcp", move: b.getTCP, baseline: true},
@@ -127,14 +126,11 @@ func (b *bench) groups() []group {
 			{name: "ours", move: b.put},
 			{name: "library", move: b.putLibrary, clean: b.cleanOwnLibrary, baseline: true},
 		}},
+		{"get", leastOfLibrary, []*way{
+			{name: "ours", before: b.connectToFilled, move: b.get, clean: b.cleanLibrary},
+			{name: "library", before: b.fillLibrary, move: b.getLibrary, clean: b.cleanLibrary, baseline: true},
+		}},
 	}
-	if len(b.data) > window.ReaderBytes {
-		return groups
-	}
-	return append(groups, group{"get", leastOfLibrary, []*way{
-		{name: "ours", before: b.hold, move: b.get},
-		{name: "library", before: b.fillLibrary, move: b.getLibrary, clean: b.cleanLibrary, baseline: true},
-	}})
 }
 
 // giverMemory measures what a giver takes beside a state of some size while two readers fetch all of it.
@@ -325,11 +321,12 @@ func (b *bench) drop(ctx context.Context, bucket jetstream.ObjectStore) error {
 }
 
 // hold has all parts be in the other process's bucket, and a transfer be connected.
-func (b *bench) hold(ctx context.Context) error {
-	if _, err := b.say("hold"); err != nil {
+// connectToFilled connects a transfer to the library's bucket, in which all parts lie.
+func (b *bench) connectToFilled(ctx context.Context) error {
+	if err := b.fillLibrary(ctx); err != nil {
 		return err
 	}
-	return b.connect(ctx)
+	return b.connectTo(ctx, shards.Source{Name: "library", URL: b.Library, Bucket: libBucket})
 }
 
 func (b *bench) partOf(i int) []byte { return b.into[i*partBytes : min((i+1)*partBytes, len(b.into))] }

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/nats-io/nats.go"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/shards"
@@ -43,7 +42,6 @@ type giver struct {
 	data    []byte
 	store   *shards.Store
 	library *library
-	holder  *nats.Conn // that wants all parts, and takes none
 }
 
 // answer gives an object by a shard store, by a bucket of the library's and by plain TCP, until its input ends. Each line of
@@ -96,11 +94,6 @@ func (g *giver) obey(ctx context.Context, command string) error {
 		fmt.Println(figures.Spent().Seconds())
 	case "beyond":
 		fmt.Println(beyond(len(g.data)))
-	case "hold":
-		if err := g.hold(ctx); err != nil {
-			return err
-		}
-		fmt.Println("held")
 	case "put":
 		for i, digest := range g.Parts {
 			if err := g.library.put(ctx, digest, g.part(i)); err != nil {
@@ -125,31 +118,6 @@ func (g *giver) offer(ctx context.Context, config shards.StoreConfig) (*shards.S
 		store.Offer(digest, g.part(i))
 	}
 	return store, nil
-}
-
-// hold has all parts be in the store's bucket, for one who does not take them.
-func (g *giver) hold(ctx context.Context) error {
-	before := g.holder
-	var err error
-	if g.holder, err = nats.Connect(g.Store, shards.ReaderOptions()...); err != nil {
-		return err
-	}
-	if err := wantAll(ctx, g.holder, g.Parts); err != nil {
-		return err
-	}
-	if before != nil {
-		before.Close()
-	}
-	return nil
-}
-
-// wantAll returns when all parts are in a store's bucket: at most what a reader may have there.
-func wantAll(ctx context.Context, reader *nats.Conn, parts []string) error {
-	wants, ctx := errgroup.WithContext(ctx)
-	for _, digest := range parts {
-		wants.Go(func() error { return want(ctx, reader, digest) })
-	}
-	return wants.Wait()
 }
 
 // want asks for a part until it is there.

@@ -87,7 +87,8 @@ func (c *cluster) medians(policies []policy, undisturbed []Trained, turns int) (
 	return medians, nil
 }
 
-// pass brings the state to the joiner by a policy, while the others train.
+// pass brings the state to the joiner by a policy, while the others train. It tells the time at once: a state of gigabytes takes minutes,
+// and a later policy may not fit in the memory of this machine.
 func (c *cluster) pass(policy policy, undisturbed []Trained) (passage, error) {
 	result := passage{Policy: policy.name}
 	disturbed, err := c.train(func() error {
@@ -107,6 +108,7 @@ func (c *cluster) pass(policy policy, undisturbed []Trained) (passage, error) {
 		return result, err
 	}
 	result.IdleSeconds = idle(undisturbed, disturbed)
+	fmt.Printf("  %-22s %6.2f s\n", policy.name, result.Seconds)
 	return result, nil
 }
 
