@@ -33,7 +33,6 @@ const (
 	hang     = "3600"
 	evaluate = "8"
 	away     = 3 * time.Second
-	frozen   = 10 * time.Second
 
 	mostBetween = 500 * time.Millisecond // two kills: a plan that does without a node comes about then
 )
@@ -124,12 +123,16 @@ func (s *stage) loseStore(string) error {
 	})
 }
 
+// freeze thaws a node once it is given up: how long that takes is the detector's, which has learnt of earlier freezes.
 func (s *stage) freeze(worker string) error {
 	if err := s.job.Worker(worker).SignalAll(syscall.SIGSTOP); err != nil {
 		return err
 	}
-	time.Sleep(frozen)
-	return s.job.Worker(worker).SignalAll(syscall.SIGCONT)
+	err := s.until("the others go on without a frozen node", func() bool {
+		steps := s.job.Course.Steps()
+		return steps[len(steps)-1].World < world
+	})
+	return errors.Join(err, s.job.Worker(worker).SignalAll(syscall.SIGCONT))
 }
 
 func (s *stage) other(worker string) string {
