@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -110,6 +108,11 @@ type follower struct {
 // followAge is after how long without a reader the server forgets a consumer.
 const followAge = 5 * time.Minute
 
+// signOfLife is how often the server says that a pull still waits; a reader that misses two reads by another consumer. New tokens of an
+// account (reknit provision security --push) take the way back from its readers' pulls without a word, and what came went there: all
+// nodes were deaf for up to 30 s.
+const signOfLife = 3 * time.Second
+
 func (f *follower) open(ctx context.Context) error {
 	return f.bus.Repeat(ctx, "follow "+f.stream.Name, func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, publishTimeout)
@@ -157,47 +160,6 @@ func (f *follower) close(ctx context.Context) {
 	}
 }
 
-// lookTimeout is how long somebody has to answer for a consumer: one of a single replica lies on a server that may be away.
-const lookTimeout = time.Second
-
-// unread returns the first name with which nobody reads, else the last: those who are too many have it in turns.
-func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, err error) {
-	names := events.Readers(b.kit.Key)
-	free, failed := make([]bool, len(names)), make([]error, len(names))
-	look, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	var asked sync.WaitGroup
-	for i, name := range names {
-		asked.Go(func() { free[i], failed[i] = b.isUnread(look, stream, name) })
-	}
-	asked.Wait()
-	if i := slices.Index(free, true); i >= 0 {
-		return names[i], b.Drop(ctx, stream, names[i])
-	} else if err := errors.Join(failed...); err != nil {
-		return "", err
-	}
-	last := names[len(names)-1]
-	slog.WarnContext(ctx, "more read the log with one kit than have a name there, or a server is away: they take turns", "last", last)
-	turn, end := context.WithTimeout(ctx, lastRepeatWait)
-	defer end()
-	<-turn.Done()
-	return last, b.Drop(ctx, stream, last)
-}
-
-// isUnread reports whether nobody reads with a name. Nobody knows that of a consumer on a server that is away.
-func (b *Bus) isUnread(ctx context.Context, stream events.Stream, name string) (bool, error) {
-	reader, err := b.js.Consumer(ctx, b.Lane(stream.Name), name)
-	switch {
-	case errors.Is(err, jetstream.ErrConsumerNotFound):
-		return true, nil
-	case err != nil && ctx.Err() != nil:
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return reader.CachedInfo().NumWaiting == 0, nil
-}
-
 // run reads until ctx ends, or the connection is closed.
 func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -219,7 +181,7 @@ func (f *follower) read(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(f.connection, cancel)()
 	defer context.AfterFunc(f.log, cancel)()
-	messages, err := f.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes))
+	messages, err := f.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes), jetstream.PullHeartbeat(signOfLife))
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -118,5 +119,30 @@ func TestOneTooManyWhoLooksOnWithAKitHearsAllNevertheless(t *testing.T) {
 	}
 	if made := p.made(); len(made) > events.MostReaders {
 		t.Errorf("there are consumers %v", made)
+	}
+}
+
+// TestNobodyIsDeafForLongOnceTheServerHasNewTokens has a node be provisioned while another reads the log. The server takes the way back from
+// the pull that waits there, without a word, and says to the reader for as long as the pull lasts, half a minute, what never arrives.
+func TestNobodyIsDeafForLongOnceTheServerHasNewTokens(t *testing.T) {
+	p := open(t)
+	prepareStreams(p)
+	follower := p.follow("n1")
+	p.suspect(1)
+	heard := func(facts int, within time.Duration) bool {
+		end := time.Now().Add(within)
+		for follower.count() < facts && time.Now().Before(end) {
+			time.Sleep(10 * time.Millisecond)
+		}
+		return follower.count() >= facts
+	}
+	if !heard(1, waits) {
+		t.Fatal("nothing is heard before")
+	}
+	p.provision(provision.Options{Institution: "gamma", Nodes: []string{"n9"}})
+	p.push()
+	p.suspect(3) // the first of which was said before
+	if !heard(3, 20*time.Second) {
+		t.Errorf("%d of 3 facts are heard while the pull of before would last", follower.count())
 	}
 }
