@@ -253,10 +253,14 @@ func (s *Session) begin(ctx context.Context) error {
 	return nil
 }
 
-// askAnew asks for a place again whenever the log turns out to be another one.
+// askAnew asks for a place again whenever the log turns out to be another one. A node whose kit is revoked ends: it trained on with
+// neighbours that it reaches without the hub, who gave it up a minute later.
 func (s *Session) askAnew() {
 	for {
 		select {
+		case <-s.bus.Revoked():
+			s.tell(s.machine.Revoked)
+			return
 		case replaced := <-s.bus.Replaced():
 			s.tell(func() []machine.Action {
 				s.asked = 0 // in the log before

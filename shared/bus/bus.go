@@ -5,6 +5,7 @@ package bus
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -46,6 +47,7 @@ type Bus struct {
 	missing    allowance
 	mark       mark
 	replaced   chan error             // the last word that the log was replaced
+	revoked    context.Context        // ends once the server says that the kit is worth nothing any more
 	looks      atomic.Int32           // at the log, that were asked for since the last one began
 	looked     atomic.Int64           // when it was looked because a stream was missing
 	trouble    atomic.Pointer[string] // what is repeated, and why; nil: nothing is, for long
@@ -87,6 +89,8 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	}
 	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1, replaced: make(chan error, 1)}
 	b.ends, b.end = context.WithCancel(context.WithoutCancel(ctx))
+	revoked, revoke := context.WithCancel(context.WithoutCancel(ctx))
+	b.revoked = revoked
 	servers := slices.Sorted(slices.Values(strings.FieldsFunc(config.URL, func(r rune) bool { return r == ',' || r == ' ' })))
 	if servers = slices.Compact(servers); len(servers) >= 3 {
 		b.replicas = 3
@@ -115,7 +119,12 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 			b.remake()
 			b.lookAgain()
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { log.Error("NATS", "error", err) }),
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			log.Error("NATS", "error", err)
+			if errors.Is(err, nats.ErrAuthRevoked) {
+				revoke()
+			}
+		}),
 	)...)
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, err)
@@ -142,6 +151,9 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	}
 	return b, nil
 }
+
+// Revoked is closed once the server has said that the kit is worth nothing any more.
+func (b *Bus) Revoked() <-chan struct{} { return b.revoked.Done() }
 
 func (b *Bus) connected(c *nats.Conn, since time.Time) {
 	ctx, end := context.WithCancel(context.Background())

@@ -3,15 +3,18 @@ package security
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/tests/services"
 )
 
 // refused reports that the server does not let a kit in.
@@ -81,6 +84,51 @@ func TestWhoIsRevokedIsDisconnectedAndStaysOut(t *testing.T) {
 				t.Error("with a new kit the old key is good again")
 			}
 		})
+	}
+}
+
+// TestANodeThatIsRevokedEndsAndTheOthersTrainOn has a node be revoked that trains. It reaches its neighbours without the hub, and trained on
+// with them until the hub gave it up a minute later.
+func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
+	p := open(t)
+	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
+		return map[string]string{"REKNIT_NATS_KIT": p.kit(service)}
+	})
+	file := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(file, []byte(prose), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	activated := make(chan string, 64) // by whom
+	if err := p.connect("negotiator").Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	subjects := []string{events.EventSubject(cluster, events.PlanActivated, "*")}
+	if _, err := p.connect("user").Follow(ctx, events.EventStream, subjects, bus.All,
+		func(event events.Event) { activated <- event.Subject }); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	whole := map[string]string{"REKNIT_TRAINER_PIPELINES": "2", "REKNIT_TRAINER_LEAST_STAGES": "1", "REKNIT_TRAINER_MOST_STAGES": "1"}
+	go func() { ended <- p.train(ctx, "n1", file, whole) }()
+	go func() { _ = p.train(ctx, "n2", file, whole) }() // it ends with the test
+	for in := map[string]bool{}; len(in) < 2; in[<-activated] = true {
+	}
+	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"n1"}})
+	p.push()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "revoked") {
+		t.Errorf("the node that is revoked ends with %v, expected the reason", err)
+	}
+	for {
+		select {
+		case by := <-activated:
+			if by == p.key("n2") {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatal("there is no plan without the node")
+		}
 	}
 }
 

@@ -204,6 +204,12 @@ func (m *Machine) Replaced() []Action {
 	return m.act()
 }
 
+// Revoked hears that the kit of this node is worth nothing any more: the cluster goes on without it, and it says nothing that anybody hears.
+func (m *Machine) Revoked() []Action {
+	m.end(End{Reason: "this node's kit was revoked: expected a new one of reknit provision security (REKNIT_NATS_KIT)"})
+	return m.act()
+}
+
 // yields reports whether this process leaves the node's name to another one that asked for a place by it later. It does
 // where nothing that it holds can be claimed: training loses nothing. It does where the other trains under a newer plan, and
 // where it took the name back once since its last plan: else both would take the name in turn.
