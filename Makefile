@@ -23,6 +23,10 @@ build: ## build every command into bin/
 demo: build ## train on six processes, break things, show that it heals (ARGS= for reknit dev)
 	bin/reknit dev $(ARGS)
 
+.PHONY: demo-secured
+demo-secured: build ## have two institutions train by their kits; then a kit that nobody lists, a revoked node, a removed institution
+	deploy/demo-secured
+
 # The Python of the tests: PYTHON=, or else the one that .ci/python made, or python3.
 WITH_PYTHON = PYTHON="$$(.ci/python)"
 

@@ -89,8 +89,8 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	}
 	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1, replaced: make(chan error, 1)}
 	b.ends, b.end = context.WithCancel(context.WithoutCancel(ctx))
-	revoked, revoke := context.WithCancel(context.WithoutCancel(ctx))
-	b.revoked = revoked
+	var revoke context.CancelFunc
+	b.revoked, revoke = context.WithCancel(context.WithoutCancel(ctx))
 	servers := slices.Sorted(slices.Values(strings.FieldsFunc(config.URL, func(r rune) bool { return r == ',' || r == ' ' })))
 	if servers = slices.Compact(servers); len(servers) >= 3 {
 		b.replicas = 3
@@ -120,8 +120,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 			b.lookAgain()
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			log.Error("NATS", "error", err)
-			if errors.Is(err, nats.ErrAuthRevoked) {
+			if log.Error("NATS", "error", err); errors.Is(err, nats.ErrAuthRevoked) {
 				revoke()
 			}
 		}),

@@ -16,6 +16,7 @@ type Config struct {
 	SyncAlways bool         // an acknowledged event is on the disk, not only in the page cache: costs 0.2 to 5 ms an event
 	Warns      func(string) // hears what the server warns of, as of a store that is torn; nil: nobody does
 	StoreBytes int64        // default 1 TiB, for 56 clusters: the streams and buckets of each reserve under 18 GiB, whatever they hold
+	File       string       // of NATS' own configuration: who may connect, by which certificates; empty: anybody may
 }
 
 // Limits of the server. A connection that reads two objects at a time needs more than the default 64 MiB of pending
@@ -46,14 +47,20 @@ func Start(config Config) (*Server, error) {
 	if config.Host == "" {
 		config.Host = "127.0.0.1"
 	}
-	s, err := server.NewServer(&server.Options{
-		ServerName: "reknit", Host: config.Host, Port: port,
-		JetStream: true, StoreDir: config.StoreDir, SyncAlways: config.SyncAlways,
-		JetStreamMaxMemory: memoryBytes, JetStreamMaxStore: config.StoreBytes,
-		JetStreamLimits: server.JSLimitOpts{DefaultMaxConsumers: mostConsumers},
-		MaxPayload:      maxPayload, MaxPending: maxPending, StreamMaxBufferedSize: streamBuffer,
-		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
-	})
+	options := &server.Options{MaxPayload: maxPayload, MaxPending: maxPending, WriteDeadline: writeDeadline}
+	var err error
+	if config.File != "" {
+		if options, err = server.ProcessConfigFile(config.File); err != nil {
+			return nil, fmt.Errorf("embedded NATS server: %w", err)
+		}
+		options.HTTPPort = 0 // its monitoring asks nobody who they are
+	}
+	options.ServerName, options.Host, options.Port = "reknit", config.Host, port
+	options.JetStream, options.StoreDir, options.SyncAlways = true, config.StoreDir, config.SyncAlways
+	options.JetStreamMaxMemory, options.JetStreamMaxStore, options.StreamMaxBufferedSize = memoryBytes, config.StoreBytes, streamBuffer
+	options.JetStreamLimits.DefaultMaxConsumers = mostConsumers
+	options.NoSigs, options.NoLog, options.DisableJetStreamBanner = true, true, true
+	s, err := server.NewServer(options)
 	if err != nil {
 		return nil, fmt.Errorf("embedded NATS server: %w", err)
 	}

@@ -52,6 +52,7 @@ that is named. Run again with the same --dir it adds to what is there, and renew
 		"name or address by which NATS is reached too; again for each (default: as before, or this machine's)")
 	flags.StringArrayVar(&o.Revoke, "revoke", nil,
 		"name of a node of the institution or of a service, or a public key; again for each")
+	flags.StringArrayVar(&o.Remove, "remove", nil, "name of an institution that takes part no more, nor do its nodes; again for each")
 	return command
 }
 

@@ -32,6 +32,8 @@ type Options struct {
 	Institution string   // that the nodes belong to; empty: none is provisioned
 	Nodes       []string // names of which kits are written
 	Revoke      []string // names of the institution's nodes, of services, or public keys, that may not connect any more
+	Remove      []string // names of institutions that do not take part any more, with all nodes that they enrolled
+	Absolute    bool     // nats.conf has absolute paths: NATS runs from another folder than its own
 }
 
 // Folders of an installation. All but the server's are secret; a kit is the secret of who connects with it.
@@ -53,6 +55,11 @@ func Security(options Options) error {
 	}
 	for _, name := range options.Revoke {
 		if err := i.revoke(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range options.Remove {
+		if err := i.remove(name); err != nil {
 			return err
 		}
 	}
@@ -150,6 +157,33 @@ func (i *installation) revoke(name string) error {
 		return err
 	}
 	return os.RemoveAll(folder)
+}
+
+// remove ends an institution: what its key signed, known here or not, is worth nothing any more. Its kits go, and its key; who is
+// provisioned under the name again is another.
+func (i *installation) remove(institution string) error {
+	known, err := i.institutions()
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(known, institution) {
+		return fmt.Errorf("--remove: expected one of %v, got %q", known, institution)
+	}
+	kits := i.path(institutionsFolder, institution)
+	files, err := filepath.Glob(filepath.Join(kits, "*", bus.IdentityFile))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		identity, err := bus.ReadIdentity(filepath.Dir(file))
+		if err == nil {
+			err = i.end(identity.Key)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	return errors.Join(os.Remove(i.path(operatorFolder, institutionsFolder, institution+".nk")), os.RemoveAll(kits))
 }
 
 // write writes everything but the kits of nodes that are not named.

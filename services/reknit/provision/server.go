@@ -82,6 +82,14 @@ func (i *installation) writeServer(folder, name string, settings map[string]any)
 		return err
 	}
 	settings["Name"], settings["Port"], settings["Leaves"] = name, i.Port, i.leaves
+	settings["Folder"] = ""
+	if i.Absolute {
+		absolute, err := filepath.Abs(folder)
+		if err != nil {
+			return err
+		}
+		settings["Folder"] = absolute + "/"
+	}
 	settings["Operator"], settings["System"], settings["Nodes"] = operator, public(i.system), public(i.nodes)
 	for _, file := range []string{"nats.conf", "accounts.conf"} {
 		var text bytes.Buffer

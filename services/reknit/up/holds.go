@@ -21,8 +21,8 @@ type holds struct {
 
 // tellHolds says why the cluster holds, when that is over, and that training begins anew: who started the cluster looks here first. It
 // returns once it listens; that ends with ctx.
-func tellHolds(ctx context.Context, url, cluster string, say func(string)) {
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "up", Cluster: cluster, Command: true})
+func tellHolds(ctx context.Context, config bus.Config, say func(string)) {
+	b, err := bus.Connect(ctx, config)
 	if err == nil {
 		context.AfterFunc(ctx, b.Close)
 		err = b.Provision(ctx)
@@ -30,7 +30,7 @@ func tellHolds(ctx context.Context, url, cluster string, say func(string)) {
 	if err == nil {
 		var subjects []string
 		for _, kind := range []events.Kind{events.ClusterHeld, events.StepReleased, events.TrainingReset, events.Committed} {
-			subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
+			subjects = append(subjects, events.EventSubject(config.Cluster, kind, "*"))
 		}
 		_, err = b.Follow(ctx, events.EventStream, subjects, bus.New, (&holds{say: say}).hear)
 	}

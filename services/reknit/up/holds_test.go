@@ -7,12 +7,13 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/internal/scene"
+	"github.com/reknit/reknit/shared/bus"
 )
 
 func TestWhoLooksAtTheTerminalOfUpIsToldWhyTheClusterHoldsAndWhenItHoldsNoMore(t *testing.T) {
 	b, url := scene.Begin(t, "c")
 	said := make(chan string, 16)
-	tellHolds(t.Context(), url, "c", func(text string) { said <- text })
+	tellHolds(t.Context(), bus.Config{URL: url, Name: "up", Cluster: "c", Command: true}, func(text string) { said <- text })
 	count := 0
 	say := func(source string, kind events.Kind, subject string, payload events.Payload) {
 		t.Helper()

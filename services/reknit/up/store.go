@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,6 +50,16 @@ func once(out io.Writer, begins string) func(string) {
 			maps.DeleteFunc(said, func(_ string, at time.Time) bool { return now.Sub(at) >= time.Minute })
 			said[warning] = now
 			fmt.Fprintf(out, "%s%s\n", begins, tell.Line(warning))
+		}
+	}
+}
+
+// warns prints what NATS warns of, but for words about the clients of others: all of ours begin with TLS where keys are asked for.
+func warns(out io.Writer) func(string) {
+	say := once(out, "NATS warns: ")
+	return func(warning string) {
+		if !strings.Contains(warning, "TLS Handshake First") {
+			say(warning)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -20,6 +20,7 @@ import (
 	"github.com/reknit/reknit/services/reknit/cluster"
 	"github.com/reknit/reknit/services/reknit/processes"
 	"github.com/reknit/reknit/services/reknit/tell"
+	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/shared/embedded"
 	"github.com/reknit/reknit/shared/service"
 )
@@ -31,6 +32,8 @@ const closeTimeout = 5 * time.Second
 type options struct {
 	dir, cluster, host, page string
 	port, startNodes         int
+	secured                  bool
+	nodes                    []string // names, or institution/name, of those that get a kit
 }
 
 // Command is `reknit up`. It ends with its context.
@@ -40,7 +43,9 @@ func Command() *cobra.Command {
 		Use: "up", Short: "run NATS and the services here, for trainers that you start",
 		Long: `Runs NATS and the four services here, until it is interrupted. Trainers join it with
 reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was. With --port 0 it takes a free port,
-and keeps that in --dir: started again with --port 0 it takes the same one, where that is still free.`,
+and keeps that in --dir: started again with --port 0 it takes the same one, where that is still free.
+With --secured everybody who connects needs a kit of keys. They are made in DIR/secret, which nobody else should read, and only nodes that
+are named may join: --node n1 --node n2, or alpha/n1 --node beta/n1 for two institutions.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
 	})
 	flags := command.Flags()
@@ -50,6 +55,8 @@ and keeps that in --dir: started again with --port 0 it takes the same one, wher
 		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
 	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one, and the same one again")
 	processes.PageFlag(flags, &o.page)
+	flags.BoolVar(&o.secured, "secured", false, "whoever connects proves who it is by a kit: keys, certificates and permissions in DIR/secret")
+	flags.StringArrayVar(&o.nodes, "node", nil, "NAME, or INSTITUTION/NAME, of a node that gets a kit and may join; again for each")
 	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for, of the job that most who wait train")
 	return command
 }
@@ -67,12 +74,15 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer lock.Close()
-	if err := o.free(); err != nil {
+	if err := o.checkSecured(); err != nil {
+		return tell.UsageError{Err: err}
+	}
+	config, err := o.prepare()
+	if err != nil {
 		return err
 	}
-	config := o.config()
-	config.Warns = once(out, "NATS warns: ")
-	server, err := o.serve(config)
+	config.Warns = warns(out)
+	server, err := embedded.Start(config)
 	if err != nil {
 		return err
 	}
@@ -82,21 +92,20 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer func() { store.close() }()
-	go tellHolds(ctx, server.URL(), o.cluster, once(out, ""))
+	url := o.url(config.Port)
+	go tellHolds(ctx, bus.Config{URL: url, Kit: o.kit("monitor"), Name: "up", Cluster: o.cluster, Command: true}, once(out, ""))
 	page, err := processes.PageAddress(o.page) // behind NATS, whose port it must not find free
 	if err != nil {
 		return err
 	}
-	stop, err := o.start(server.URL(), page, logs, out)
+	stop, err := o.start(url, page, logs, out)
 	defer stop()
 	if err != nil {
 		return err
 	}
-	if page != "" {
-		fmt.Fprintln(out, processes.PageShows(page))
+	if err := o.tell(url, page, logs, out); err != nil {
+		return err
 	}
-	fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
-		logs, server.URL(), o.cluster)
 	if err := store.watch(ctx); err != nil {
 		return err
 	}
@@ -104,47 +113,40 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// prepare returns how NATS is started, with the keys of all who may connect where the installation is secured.
+func (o options) prepare() (embedded.Config, error) {
+	config := o.config()
+	var err error
+	if config.Port, err = o.freePort(); err != nil || !o.secured {
+		return config, err
+	}
+	config.File = o.secret().configuration()
+	return config, o.provision(config.Port)
+}
+
+// tell says how trainers are started, and where one looks.
+func (o options) tell(url, page, logs string, out io.Writer) error {
+	if o.secured {
+		return o.secret().tell(page, logs, out)
+	}
+	if page != "" {
+		fmt.Fprintln(out, processes.PageShows(page))
+	}
+	_, err := fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n", logs, url, o.cluster)
+	return err
+}
+
+// url is where those of this machine find NATS.
+func (o options) url(port int) string {
+	host := o.host
+	if net.ParseIP(host).IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "nats://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
 func (o options) config() embedded.Config {
 	return embedded.Config{StoreDir: filepath.Join(o.dir, "nats"), Host: o.host, Port: o.port}
-}
-
-// serve starts NATS. A port that nobody named is kept for the next time, since agents know the address.
-func (o options) serve(config embedded.Config) (*embedded.Server, error) {
-	kept := filepath.Join(o.dir, "port")
-	if o.port > 0 {
-		return embedded.Start(config)
-	}
-	if text, err := os.ReadFile(kept); err == nil {
-		before := o
-		if before.port, err = strconv.Atoi(string(text)); err == nil && before.check() == nil && before.free() == nil {
-			config.Port = before.port
-		}
-	}
-	server, err := embedded.Start(config)
-	if err != nil {
-		return nil, err
-	}
-	address, err := url.Parse(server.URL())
-	if err == nil {
-		err = os.WriteFile(kept, []byte(address.Port()), 0o644)
-	}
-	if err != nil {
-		server.Shutdown()
-		return nil, fmt.Errorf("--dir: the port is not kept: %w", err)
-	}
-	return server, nil
-}
-
-// free returns an error where somebody listens on the port already: the server would try again and again.
-func (o options) free() error {
-	listener, err := net.Listen("tcp", net.JoinHostPort(o.host, strconv.Itoa(o.port)))
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("--port: %d is taken, by another reknit up maybe; --port 0 takes a free one, and says which", o.port)
-	case err != nil:
-		return fmt.Errorf("--port: %w", err)
-	}
-	return listener.Close()
 }
 
 // lock keeps two servers from writing one store. It ends with the file that it returns.
@@ -202,6 +204,13 @@ func (o options) start(url, page, logs string, out io.Writer) (stop func(), err 
 		env := map[string]string{
 			"REKNIT_NATS_URL": url, "REKNIT_CLUSTER": o.cluster, "REKNIT_START_NODES": fmt.Sprint(o.startNodes),
 			"REKNIT_PAGE_ADDRESS": page,
+		}
+		if o.secured {
+			theirs, err := o.secret().settings(name)
+			if err != nil {
+				return stop, err
+			}
+			maps.Copy(env, theirs)
 		}
 		if err := running.Start(name, name, env, true); err != nil {
 			return stop, err
