@@ -149,7 +149,8 @@ type Part struct {
 // ViaHub is a request on ShardSubject: a receiver cannot reach the store of a node that is to give it something.
 type ViaHub struct {
 	Negotiation string `json:"negotiation"`
-	To          string `json:"to"` // the receiver
+	To          string `json:"to"`            // the receiver
+	Key         string `json:"key,omitempty"` // with which parts for it are sealed, 32 bytes in base64; empty on an open installation
 }
 
 // Receipt says that a node read back and verified every layer it was to receive.

@@ -17,11 +17,11 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/consent"
 	"github.com/reknit/reknit/services/agent/internal/host"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
-	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
@@ -41,7 +41,8 @@ var ErrOtherJob = errors.New("the cluster does not take this node, which trains 
 // Config is what an agent must know of its trainer.
 type Config struct {
 	NATSURL     string
-	NATSKit     string // folder of keys and certificates; empty where NATS asks for none
+	NATSKit     string         // folder of keys and certificates; empty where NATS asks for none
+	Identity    *mtls.Identity // of that kit, by which the data plane lets nodes in that this one works with; nil: the session opens it
 	Cluster     string
 	Node        string        // id of this node
 	Address     string        // host:port where other trainers reach its data plane
@@ -178,12 +179,12 @@ func Join(ctx context.Context, config Config) (*Session, error) {
 
 // start looks whether the name is free before it makes the shard store: its folder may be that of the process that has it.
 func (s *Session) start(ctx context.Context) (err error) {
-	if s.identity, err = mtls.Open(s.config.NATSKit); err != nil {
-		return err
+	if s.identity = s.config.Identity; s.identity == nil {
+		if s.identity, err = mtls.Open(s.config.NATSKit); err != nil {
+			return err
+		}
 	}
-	if s.seal, err = seal.Open(s.config.NATSKit); err != nil {
-		return err
-	}
+	s.channels = channel.New(s.context, s.identity, s.processOf, s.agree)
 	if err := s.bus.Provision(ctx); err != nil {
 		return err
 	}
@@ -191,7 +192,7 @@ func (s *Session) start(ctx context.Context) (err error) {
 		return err
 	}
 	store := s.config.Store
-	store.TLS, store.Bucket = s.identity.Server(), events.ShardBucketOf(s.config.Node)
+	store.Identity, store.Bucket = s.identity, events.ShardBucketOf(s.config.Node)
 	if s.store, err = shards.Serve(ctx, store); err != nil {
 		return err
 	}
@@ -236,6 +237,7 @@ func (s *Session) begin(ctx context.Context) error {
 		Started: s.config.Started, Trained: s.config.Trained, Past: s.config.Past, PreCopies: s.config.PreCopies,
 		Tiers: s.snapshots.Tiers(), Folder: s.snapshots.Folder(), Consent: s.config.Consent,
 	})
+	s.identity.Admit(s.deals)
 	if err := s.answerRequests(); err != nil {
 		return err
 	}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"sync"
@@ -10,9 +9,11 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/internal/precopy"
 	"github.com/reknit/reknit/services/agent/internal/transfer"
 	"github.com/reknit/reknit/services/agent/machine"
+	"github.com/reknit/reknit/services/agent/seal"
 )
 
 // exchange is the units that move in a negotiation, and who moves them.
@@ -38,12 +39,7 @@ func (s *Session) beginExchange(what machine.Exchange) *exchange {
 	nothing := make(chan struct{})
 	close(nothing)
 	x := &exchange{
-		what: transfer.NewExchange(transfer.Node{
-			Context: s.context, Name: s.config.Node, Cluster: s.config.Cluster,
-			HubURL: s.config.NATSURL, MemoryBytes: s.config.MemoryBytes,
-			Bus: s.bus, Store: s.store, Identity: s.identity, Seal: s.seal,
-		}, what),
-		before: nothing, retired: make(chan struct{}),
+		what: transfer.NewExchange(s.transferNode(), what), before: nothing, retired: make(chan struct{}),
 	}
 	x.context, x.cancel = context.WithCancel(s.context)
 	if s.exchange != nil {
@@ -56,6 +52,15 @@ func (s *Session) beginExchange(what machine.Exchange) *exchange {
 		close(x.retired)
 	}()
 	return x
+}
+
+// transferNode is this node as exchanges need it.
+func (s *Session) transferNode() transfer.Node {
+	return transfer.Node{
+		Context: s.context, Name: s.config.Node, Cluster: s.config.Cluster,
+		HubURL: s.config.NATSURL, MemoryBytes: s.config.MemoryBytes,
+		Bus: s.bus, Store: s.store, Identity: s.identity, Channels: s.channels,
+	}
 }
 
 // preCopy begins to give and to take units while training goes on. Called with the mutex held.
@@ -207,9 +212,13 @@ func (x *exchange) received() []events.Received {
 // too. The node asks again if it gets no answer.
 func (s *Session) answerViaHub(message *nats.Msg) {
 	var request events.ViaHub
-	err := json.Unmarshal(message.Data, &request)
+	answer, err := s.requested(message, channel.ViaHub, &request)
 	if err == nil {
 		err = s.checkSpeaker(message, request.To)
+	}
+	var key seal.Key
+	if err == nil {
+		key, err = seal.Read(request.Key)
 	}
 	if err != nil {
 		slog.Warn("request not understood", "subject", message.Subject, "error", err)
@@ -221,15 +230,20 @@ func (s *Session) answerViaHub(message *nats.Msg) {
 		sender = s.exchange.sender
 	}
 	s.mutex.Unlock()
-	if sender != nil && message.Respond(nil) == nil {
-		go sender.SendViaHub(request.To)
+	switch {
+	case sender != nil:
+		if message.Respond(answer(nil)) == nil {
+			go sender.SendViaHub(request.To, key)
+		}
+	case key != nil:
+		_ = message.Respond(answer([]byte(transfer.NotYet))) // else it is asked again later
 	}
 }
 
 // answerPreCopy answers a receiver. A negotiation that is not heard of yet, or is over, has nothing: it asks again.
 func (s *Session) answerPreCopy(message *nats.Msg) {
 	var request events.PreCopyRequest
-	err := json.Unmarshal(message.Data, &request)
+	seals, err := s.requested(message, channel.PreCopy, &request)
 	if err == nil {
 		err = s.checkSpeaker(message, request.To)
 	}
@@ -247,5 +261,5 @@ func (s *Session) answerPreCopy(message *nats.Msg) {
 	if sender != nil {
 		answer = sender.Answer(request)
 	}
-	respond(message, answer)
+	respond(message, answer, seals)
 }

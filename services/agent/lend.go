@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/internal/transfer"
 	"github.com/reknit/reknit/services/agent/retention"
 	"github.com/reknit/reknit/services/agent/shards"
@@ -31,12 +32,13 @@ func (s *Session) lend(ctx context.Context, to string, lent snapshots.Part) erro
 	if err != nil {
 		return err
 	}
-	answer, err := s.bus.Conn().RequestWithContext(ctx, events.KeepSubject(s.config.Cluster, to, s.bus.Identity().Key), text)
+	subject := events.KeepSubject(s.config.Cluster, to, s.bus.Identity().Key)
+	answer, err := s.transferNode().Request(ctx, to, channel.Keep, subject, text)
 	if err != nil {
 		return fmt.Errorf("%s: %w", to, err)
 	}
 	var reply events.KeepReply
-	if err := json.Unmarshal(answer.Data, &reply); err != nil {
+	if err := json.Unmarshal(answer, &reply); err != nil {
 		return fmt.Errorf("%s: %w", to, err)
 	}
 	if reply.Reason != "" {
@@ -65,19 +67,22 @@ func (s *Session) lent(part snapshots.Part) (events.Keeping, []*shards.Offering)
 
 // answerKeep answers a neighbour that asks this node to keep its part of a snapshot.
 func (s *Session) answerKeep(message *nats.Msg) {
+	var request events.Keeping
+	answer, err := s.requested(message, channel.Keep, &request)
+	if err == nil {
+		err = s.keep(message, request)
+	}
 	var reply events.KeepReply
-	if err := s.keep(message); err != nil {
+	if err != nil {
 		slog.Warn("a neighbour's part of a snapshot is not kept", "node", s.config.Node, "error", err)
 		reply.Reason = err.Error()
 	}
-	respond(message, reply)
+	if answer != nil { // else nobody is known who asks
+		respond(message, reply, answer)
+	}
 }
 
-func (s *Session) keep(message *nats.Msg) error {
-	var request events.Keeping
-	if err := json.Unmarshal(message.Data, &request); err != nil {
-		return err
-	}
+func (s *Session) keep(message *nats.Msg, request events.Keeping) error {
 	if err := request.Validate(); err != nil {
 		return err
 	}

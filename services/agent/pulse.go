@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/links"
 	"github.com/reknit/reknit/services/agent/machine"
 )
@@ -161,7 +162,7 @@ func (s *Session) answerRequests() error {
 	cluster, node, speaker := s.config.Cluster, s.config.Node, events.AnySpeaker(s.bus.Secured())
 	answers := map[string]nats.MsgHandler{
 		events.ProbeSubject(cluster, node):          func(message *nats.Msg) { go s.answerProbe(message) },
-		events.ShardSubject(cluster, node, speaker): s.answerViaHub,
+		events.ShardSubject(cluster, node, speaker): s.answerShard,
 	}
 	if s.config.Snapshots.MemoryEvery > 0 {
 		answers[events.KeepSubject(cluster, node, speaker)] = func(message *nats.Msg) { go s.answerKeep(message) }
@@ -197,7 +198,7 @@ func (s *Session) answerProbe(message *nats.Msg) {
 			answer.Measured = &measured
 		}
 	}
-	respond(message, answer)
+	respond(message, answer, nil)
 }
 
 // finding is what became of the connection over which a link was to be measured.
@@ -213,9 +214,13 @@ func finding(err error) string {
 	return ""
 }
 
-func respond(message *nats.Msg, answer any) {
+// respond answers a request, sealed where seals is not nil.
+func respond(message *nats.Msg, answer any, seals func([]byte) []byte) {
 	data, err := json.Marshal(answer)
 	if err == nil {
+		if seals != nil {
+			data = seals(data)
+		}
 		err = message.Respond(data)
 	}
 	if err != nil {
@@ -223,13 +228,17 @@ func respond(message *nats.Msg, answer any) {
 	}
 }
 
-// MostRelayBytes bounds a frame that is relayed.
+// MostRelayBytes bounds a frame that is relayed, sealed where it is.
 const MostRelayBytes = 1 << 20
 
 // Relay sends a data-plane frame of at most MostRelayBytes to a node through the hub: who says more at once loses the connection.
 func (s *Session) Relay(node string, frame []byte) error {
-	if len(frame) > MostRelayBytes {
-		return fmt.Errorf("relay to %s: frame: expected at most %d bytes, got %d", node, MostRelayBytes, len(frame))
+	sealed, err := s.channels.Seal(node, channel.Frame, frame)
+	if err != nil {
+		return err
 	}
-	return s.bus.Conn().Publish(s.relaySubject(node), frame)
+	if len(sealed) > MostRelayBytes {
+		return fmt.Errorf("relay to %s: frame: expected at most %d bytes, got %d", node, MostRelayBytes, len(sealed))
+	}
+	return s.bus.Conn().Publish(s.relaySubject(node), sealed)
 }

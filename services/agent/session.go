@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
-	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/agent/snapshots"
 	"github.com/reknit/reknit/shared/bus"
@@ -35,8 +35,8 @@ type Session struct {
 	config    Config
 	bus       *bus.Bus
 	store     *shards.Store
-	identity  *mtls.Identity // to other nodes
-	seal      seal.Key       // of what lies in the hub
+	identity  *mtls.Identity    // to other nodes
+	channels  *channel.Channels // to other nodes through the hub
 	snapshots *snapshots.Snapshots
 	stop      []func()
 	cancel    context.CancelFunc

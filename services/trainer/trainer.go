@@ -72,8 +72,8 @@ func Run(ctx context.Context, config Config) error {
 	defer network.Close()
 	joined := context.AfterFunc(asked, end) // while there is no membership there is nothing to leave
 	session, err := agent.Join(ctx, agent.Config{
-		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: config.Node, Address: config.address(network), Site: config.Site,
-		Neighbours:  config.Neighbours,
+		NATSURL: config.URL, NATSKit: config.Kit, Identity: identity, Cluster: config.Cluster, Node: config.Node,
+		Address: config.address(network), Site: config.Site, Neighbours: config.Neighbours,
 		MemoryBytes: config.MemoryBytes, Versions: state.Versions, Job: job, Snapshots: config.Settings, Consent: config.Policy,
 		PreCopies: true, Measure: network.Measure, Relayed: network.Relayed,
 		Store: shards.StoreConfig{Host: config.listenHost(), Port: config.ShardPort, Dir: config.ShardDir},

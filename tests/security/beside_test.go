@@ -81,16 +81,7 @@ func TestTwoWithoutALinkTrainThroughTheHub(t *testing.T) {
 	defer cancel()
 	heard, ended := p.trainTwo(ctx)
 	p.await(ctx, heard, events.PlanActivated)
-	user := events.Speaker{Source: "/user", Cluster: cluster}
-	if _, err := p.connect("user").Publish(ctx, user.First(time.Now(), "cut", events.DisconnectRequested, "cut",
-		&events.LinkRequest{From: p.key("n1"), To: p.key("n2")})); err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if plan := p.planOf(ctx, p.await(ctx, heard, events.PlanActivated)); len(plan.Relays) == 1 {
-			break
-		}
-	}
+	p.unlinked(ctx, heard)
 	for range 2 {
 		if err := <-ended; err != nil {
 			t.Errorf("a trainer ended before its last step: %v", err)

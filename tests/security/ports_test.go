@@ -14,9 +14,9 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -49,6 +49,9 @@ func certificate(t *testing.T, kit string) tls.Certificate {
 	return pair
 }
 
+// everybody lets in whoever is a node, as a plan would that names all.
+func everybody(string) bool { return true }
+
 // signed returns a certificate for a node that an installation's authority signed, and that is good until then.
 func (p *place) signed(node string, until time.Time) tls.Certificate {
 	p.Helper()
@@ -60,7 +63,7 @@ func (p *place) signed(node string, until time.Time) tls.Certificate {
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: node}, DNSNames: []string{node},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: until, KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, URIs: []*url.URL{mtls.NodeRole},
 	}
 	signer := must(x509.ParseCertificate(authority.Certificate[0]))
 	der := must(x509.CreateCertificate(rand.Reader, template, signer, key.Public(), authority.PrivateKey))
@@ -116,7 +119,7 @@ func (s stranger) speak(t *testing.T, address string) bool {
 	return err == nil && read == 1
 }
 
-// asksAStore opens a connection as a stranger does, and returns whether the store's server answered.
+// asksAStore opens a connection as a stranger does, and returns whether the store's server lets it in.
 func (s stranger) asksAStore(t *testing.T, address string) bool {
 	t.Helper()
 	connection, err := net.DialTimeout("tcp", address, waits)
@@ -131,11 +134,18 @@ func (s stranger) asksAStore(t *testing.T, address string) bool {
 	if _, err := fmt.Fprint(connection, "CONNECT {\"verbose\":false}\r\nPING\r\n"); err != nil {
 		return false
 	}
-	line, err := bufio.NewReader(connection).ReadString('\n')
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("%s: not refused, and not answered", s.what)
+	for reader := bufio.NewReader(connection); ; {
+		line, err := reader.ReadString('\n')
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("%s: not refused, and not answered", s.what)
+		}
+		if err != nil || strings.HasPrefix(line, "-ERR") {
+			return false
+		}
+		if strings.HasPrefix(line, "PONG") {
+			return true
+		}
 	}
-	return strings.HasPrefix(line, "INFO")
 }
 
 // refuses has all strangers come to a port, and then who may: so the test can fail.
@@ -195,21 +205,30 @@ func freePort(t *testing.T) string {
 	return listener.Addr().String()
 }
 
+// noNodes come with certificates of the installation that are no node's, in their own names. So its hub might, or who has the services' keys.
+func (p *place) noNodes() []stranger {
+	monitor := p.key("monitor")
+	return []stranger{
+		{"a service's certificate", monitor, with(certificate(p.T, p.kit("monitor"))), []string{"of a node", monitor}},
+		{"the hub's certificate", "localhost", with(tlsOfServer(p)), []string{"of a node", "NATS"}},
+	}
+}
+
 // TestANodeAnswersNobodyWhoDoesNotProveWhoHeIs has strangers come to all ports of a node.
 func TestANodeAnswersNobodyWhoDoesNotProveWhoHeIs(t *testing.T) {
 	p := open(t)
-	strangers, n2 := p.strangersTo(), p.key("n2")
-	may := stranger{"its own certificate", n2, with(certificate(t, p.kit("n2"))), nil}
-	named := append(slices.Clone(strangers),
-		stranger{"another node's certificate", n2, with(certificate(t, p.kit("n3"))), []string{n2, p.key("n3")}},
-		stranger{"a service's certificate", n2, with(certificate(t, p.kit("monitor"))), []string{n2, p.key("monitor")}},
-		stranger{"the server's certificate", n2, with(tlsOfServer(p)), []string{n2, "NATS"}})
+	n2, own := p.key("n2"), with(certificate(t, p.kit("n2")))
+	strangers := append(p.strangersTo(), p.noNodes()...)
+	another := stranger{"another node's certificate", n2, with(certificate(t, p.kit("n3"))), []string{n2, p.key("n3")}}
 	watch := p.watch("n1")
-	p.refuses("links", named, may, func(s stranger) bool { return s.speak(t, watch.Address()) })
+	p.refuses("links", append(strangers, another), stranger{"its own certificate", n2, own, nil},
+		func(s stranger) bool { return s.speak(t, watch.Address()) })
 	prepareStreams(p)
 	data, store := p.plane("n1")
-	p.refuses("data plane", named, may, func(s stranger) bool { return s.speak(t, data) })
-	p.refuses("shard store", strangers, may, func(s stranger) bool { return s.asksAStore(t, store) })
+	itself := stranger{"its own certificate", p.key("n1"), with(certificate(t, p.kit("n1"))), nil}
+	strangers = append(strangers, stranger{"the certificate of a node that is in no plan", n2, own, []string{"of the plan in force", n2}})
+	p.refuses("data plane", append(strangers, another), itself, func(s stranger) bool { return s.speak(t, data) })
+	p.refuses("shard store", strangers, itself, func(s stranger) bool { return s.asksAStore(t, store) })
 }
 
 func tlsOfServer(p *place) tls.Certificate {
@@ -229,6 +248,7 @@ func (p *place) identity(name string) *mtls.Identity {
 	if err != nil {
 		p.Fatal(err)
 	}
+	identity.Admit(everybody)
 	return identity
 }
 
@@ -282,7 +302,7 @@ func TestANodeSaysNothingToWhoDoesNotProveWhoHeIs(t *testing.T) {
 	p := open(t)
 	n1, n2, ctx := p.identity("n1"), p.key("n2"), t.Context()
 	strangers := []stranger{{"another node's certificate", n2, with(certificate(t, p.kit("n3"))), []string{n2, p.key("n3")}}}
-	for _, s := range p.strangersTo() {
+	for _, s := range append(p.strangersTo(), p.noNodes()...) {
 		switch s.what {
 		case "no certificate":
 			continue // a server always shows one
@@ -293,11 +313,11 @@ func TestANodeSaysNothingToWhoDoesNotProveWhoHeIs(t *testing.T) {
 	}
 	for _, s := range strangers {
 		address := s.serves(t)
-		_, _, err := links.Measure(ctx, n1, links.Hello{Cluster: cluster, Node: p.key("n1")}, n2, address, 0)
+		_, _, err := links.Measure(ctx, n1, links.Hello{Cluster: cluster, Node: p.key("n1")}, s.as, address, 0)
 		if !errors.Is(err, mtls.ErrRefused) || !hasAll(err.Error(), s.told) {
 			t.Errorf("%s: measured: %v", s.what, err)
 		}
-		_, err = nats.Connect("nats://"+address, append(n1.Options(n2), nats.NoReconnect(), nats.Timeout(waits))...)
+		_, err = nats.Connect("nats://"+address, append(n1.Options(s.as), nats.NoReconnect(), nats.Timeout(waits))...)
 		if err == nil || !hasAll(err.Error(), s.told) {
 			t.Errorf("%s: the client of a store: %v", s.what, err)
 		}
@@ -340,7 +360,7 @@ func TestARenewedKitIsTakenUpWithoutARestart(t *testing.T) {
 func TestAStoreIsReadOverTLS(t *testing.T) {
 	p := open(t)
 	n1, n2 := p.identity("n1"), p.key("n2")
-	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n2", TLS: p.identity("n2").Server()})
+	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n2", Identity: p.identity("n2")})
 	if err != nil {
 		t.Fatal(err)
 	}

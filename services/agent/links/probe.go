@@ -85,13 +85,18 @@ func probe(connection net.Conn, bytes int) (seconds float64, err error) {
 
 // AnswerProbes answers until the connection ends. The hello was read from reader.
 func AnswerProbes(connection net.Conn, reader io.Reader) {
+	answerProbes(connection, reader, probeBytes)
+}
+
+// answerProbes takes so many bytes a probe at most.
+func answerProbes(connection net.Conn, reader io.Reader, most uint32) {
 	for {
 		var size [4]byte
 		if _, err := io.ReadFull(reader, size[:]); err != nil {
 			return
 		}
 		bytes := binary.LittleEndian.Uint32(size[:])
-		if bytes > probeBytes {
+		if bytes > most {
 			return
 		}
 		if _, err := io.CopyN(io.Discard, reader, int64(bytes)); err != nil {

@@ -234,17 +234,23 @@ func (w *Watch) serve(connection net.Conn) {
 	defer context.AfterFunc(w.context, func() { connection.Close() })() // who says nothing does not hold up the end
 	hello, secured, reader, err := Accept(w.context, w.config.Identity, w.config.Cluster, connection)
 	if err != nil {
-		level := slog.LevelDebug // whoever tries the port, or ends
-		if errors.Is(err, mtls.ErrRefused) {
-			level = slog.LevelWarn
-		}
-		slog.Log(w.context, level, "links: connection refused", "from", connection.RemoteAddr(), "error", err)
+		w.refused(connection, err)
 		return
 	}
-	if hello.Probe {
+	if hello.Asks != "" { // by whoever is a node: a process that is in no plan any more tells that it lives
 		if w.isAsked(hello) {
-			AnswerProbes(secured, reader)
+			answerProbes(secured, reader, 0)
 		}
+		return
+	}
+	release, err := w.config.Identity.Hold(w.context, hello.Node, func() { connection.Close() })
+	if err != nil {
+		w.refused(connection, err)
+		return
+	}
+	defer release()
+	if hello.Probe {
+		AnswerProbes(secured, reader)
 		return
 	}
 	if tcp, ok := connection.(*net.TCPConn); ok {
@@ -255,11 +261,19 @@ func (w *Watch) serve(connection net.Conn) {
 	}
 }
 
+func (w *Watch) refused(connection net.Conn, err error) {
+	level := slog.LevelDebug // whoever tries the port, or ends
+	if errors.Is(err, mtls.ErrRefused) {
+		level = slog.LevelWarn
+	}
+	slog.Log(w.context, level, "links: connection refused", "from", connection.RemoteAddr(), "error", err)
+}
+
 // isAsked reports whether a probe is for this process.
 func (w *Watch) isAsked(probe Hello) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return probe.Asks == "" || probe.Asks == w.process
+	return probe.Asks == w.process
 }
 
 // Close says bye to all and ends.

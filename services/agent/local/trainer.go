@@ -178,7 +178,8 @@ func (t *trainer) join(
 		address = t.watch.Address()
 	}
 	t.session, err = agent.Join(ctx, agent.Config{
-		NATSURL: config.URL, NATSKit: config.Kit, Cluster: config.Cluster, Node: t.node, Address: address, Site: config.Site,
+		NATSURL: config.URL, NATSKit: config.Kit, Identity: identity, Cluster: config.Cluster, Node: t.node,
+		Address: address, Site: config.Site,
 		MemoryBytes: joining.MemoryBytes, Samples: joining.Samples, Job: job,
 		Measure: t.watch.Measure, Started: config.started, Trained: kept, Past: past, Stuck: config.Stuck,
 		Stays: config.Stays, Waits: t.wait, Late: t.late, Leaving: t.leaving, Neighbours: config.Neighbours,

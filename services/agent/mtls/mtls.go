@@ -31,6 +31,7 @@ type Identity struct {
 	folder string
 	mutex  sync.Mutex
 	last   *proof // that could be read
+	peers  peers
 }
 
 // proof is what a kit holds for TLS.
@@ -56,6 +57,9 @@ func read(folder string) (*proof, error) {
 	certificate, err := tls.LoadX509KeyPair(at(bus.CertificateFile), at(bus.KeyFile))
 	if err != nil {
 		return nil, fmt.Errorf("%s and %s: %w", at(bus.CertificateFile), at(bus.KeyFile), err)
+	}
+	if err := isNode(certificate.Leaf); err != nil {
+		return nil, fmt.Errorf("%s: %w: a kit of an earlier build is provisioned again", at(bus.CertificateFile), err)
 	}
 	text, err := os.ReadFile(at(bus.AuthorityFile))
 	if err != nil {
@@ -93,7 +97,7 @@ func (i *Identity) Server() *tls.Config {
 			now := i.proof()
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{now.certificate}, ClientCAs: now.authority,
-				ClientAuth:             tls.RequireAndVerifyClientCert,
+				ClientAuth: tls.RequireAndVerifyClientCert, VerifyConnection: verifyNode,
 				SessionTicketsDisabled: true, // each connection shows a certificate that is good now
 			}, nil
 		},
@@ -103,7 +107,7 @@ func (i *Identity) Server() *tls.Config {
 // client returns how to connect to a node, and to nobody else.
 func (i *Identity) client(node string) *tls.Config {
 	return &tls.Config{
-		MinVersion: tls.VersionTLS13, RootCAs: i.proof().authority, ServerName: node,
+		MinVersion: tls.VersionTLS13, RootCAs: i.proof().authority, ServerName: node, VerifyConnection: verifyNode,
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 			return &i.proof().certificate, nil
 		},

@@ -5,52 +5,44 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 )
-
-// File is where a node's kit holds the key, in base64.
-const File = "data.key"
 
 // Bytes is the length of a key.
 const Bytes = 32
 
-// Key is what the nodes of an installation share, and nobody else has. A nil one seals nothing: the bytes are as they are.
+// Key is what a receiver draws and its givers are told, and nobody else has. A nil one seals nothing: the bytes are as they are.
 // Its methods may be called by several goroutines.
 type Key []byte
 
 // String hides it from whoever prints what holds it.
 func (k Key) String() string { return fmt.Sprintf("a key of %d bytes", len(k)) }
 
-// Open reads the key of a kit; nil where there is no kit.
-func Open(kit string) (Key, error) {
-	if kit == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(filepath.Join(kit, File))
-	if err != nil {
-		return nil, fmt.Errorf("REKNIT_NATS_KIT: expected the key that seals parts on their way, which reknit provision security writes: %w", err)
-	}
-	key, err := Read(text)
-	if err != nil {
-		return nil, fmt.Errorf("REKNIT_NATS_KIT: %w", err)
-	}
-	return key, nil
+// New draws a key.
+func New() Key {
+	key := make(Key, Bytes)
+	rand.Read(key) // never fails
+	return key
 }
 
-// Read reads what a file holds.
-func Read(text []byte) (Key, error) {
-	secret, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(text)))
-	if err != nil || len(secret) != Bytes {
-		return nil, fmt.Errorf("%s: expected %d bytes in base64", File, Bytes)
+// Text returns the key as it travels; empty for a nil one.
+func (k Key) Text() string { return base64.StdEncoding.EncodeToString(k) }
+
+// Read returns the key that a text is; nil for an empty one.
+func Read(text string) (Key, error) {
+	if text == "" {
+		return nil, nil
 	}
-	return secret, nil
+	key, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(key) != Bytes {
+		return nil, fmt.Errorf("key: expected %d bytes in base64", Bytes)
+	}
+	return key, nil
 }
 
 // Name is under which a sealed part is stored: what is sealed with another key is not there. It is the digest if the key is nil.

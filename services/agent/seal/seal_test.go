@@ -2,28 +2,10 @@ package seal
 
 import (
 	"bytes"
-	"encoding/base64"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// kitOf writes a kit with a key, and opens it.
-func kitOf(t *testing.T, secret string) Key {
-	t.Helper()
-	folder := t.TempDir()
-	text := base64.StdEncoding.EncodeToString([]byte(secret)) + "\n"
-	if err := os.WriteFile(filepath.Join(folder, File), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	key, err := Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
 
 func content(bytes int) []byte {
 	random, data := rand.New(rand.NewPCG(1, 1)), make([]byte, bytes)
@@ -34,7 +16,7 @@ func content(bytes int) []byte {
 }
 
 func TestAnyRangeOfASealedPartOpensByItself(t *testing.T) {
-	key, part := kitOf(t, strings.Repeat("k", Bytes)), content(100_000)
+	key, part := New(), content(100_000)
 	sealed := bytes.Clone(part)
 	key.Apply("sha256:a", 0, sealed)
 	random := rand.New(rand.NewPCG(2, 2))
@@ -50,7 +32,7 @@ func TestAnyRangeOfASealedPartOpensByItself(t *testing.T) {
 }
 
 func TestNoTwoContentsAndNoTwoKeysShareAStream(t *testing.T) {
-	one, other := kitOf(t, strings.Repeat("k", Bytes)), kitOf(t, strings.Repeat("l", Bytes))
+	one, other := New(), New()
 	streams := map[string]string{}
 	for name, stream := range map[string][]byte{
 		"one key": sealOf(one, "sha256:a"), "another digest": sealOf(one, "sha256:b"), "another key": sealOf(other, "sha256:a"),
@@ -70,8 +52,8 @@ func sealOf(key Key, digest string) []byte {
 	return zeros
 }
 
-func TestWithoutAKitNothingIsSealed(t *testing.T) {
-	key, err := Open("")
+func TestWithoutAKeyNothingIsSealed(t *testing.T) {
+	key, err := Read(Key(nil).Text())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,15 +62,14 @@ func TestWithoutAKitNothingIsSealed(t *testing.T) {
 	}
 }
 
-func TestAKitWithoutAGoodKeyIsRefusedByItsField(t *testing.T) {
-	folder := t.TempDir()
-	if _, err := Open(folder); err == nil || !strings.Contains(err.Error(), "REKNIT_NATS_KIT") || !strings.Contains(err.Error(), File) {
-		t.Errorf("without a key: expected an error that names the kit and the file, got %v", err)
+func TestAKeyIsReadAsItWasWrittenAndNothingElseIs(t *testing.T) {
+	key := New()
+	if read, err := Read(key.Text()); err != nil || !bytes.Equal(read, key) {
+		t.Errorf("another key: %v", err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, File), []byte("c2hvcnQ="), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Open(folder); err == nil || !strings.Contains(err.Error(), "expected 32 bytes in base64") {
-		t.Errorf("with a short key: expected an error that says what is expected, got %v", err)
+	for _, text := range []string{"c2hvcnQ=", "no base64", New().Text() + New().Text()} {
+		if _, err := Read(text); err == nil || !strings.Contains(err.Error(), "expected 32 bytes in base64") {
+			t.Errorf("%q: expected an error that says what is expected, got %v", text, err)
+		}
 	}
 }

@@ -66,11 +66,12 @@ func options(config StoreConfig, dir string) (*server.Options, error) {
 	if port == 0 {
 		port = server.RANDOM_PORT
 	}
+	asks := config.Identity.Server()
 	settings := &server.Options{
 		ServerName: config.Bucket, Host: config.Host, Port: port,
 		JetStream: true, StoreDir: dir, JetStreamMaxMemory: bucketBytes, JetStreamMaxStore: bucketBytes,
 		MaxPayload: maxPayload, MaxPending: maxPending, MaxConn: maxConnections, StreamMaxBufferedSize: streamBuffer,
-		TLSConfig: config.TLS, TLSVerify: config.TLS != nil, TLSHandshakeFirst: config.TLS != nil, TLSTimeout: tlsTimeout.Seconds(),
+		TLSConfig: asks, TLSVerify: asks != nil, TLSHandshakeFirst: asks != nil, TLSTimeout: tlsTimeout.Seconds(),
 		WriteDeadline: writeDeadline, NoSigs: true, NoLog: true, DisableJetStreamBanner: true,
 	}
 	return settings, settings.ProcessConfigString(fmt.Sprintf(accounts, config.Bucket, int64(bucketBytes), maxRequest, maxSubscriptions))

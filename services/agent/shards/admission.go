@@ -1,7 +1,9 @@
 package shards
 
 import (
+	"context"
 	"crypto/subtle"
+	"log/slog"
 	"maps"
 	"net"
 	"regexp"
@@ -9,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/reknit/reknit/services/agent/mtls"
 )
 
 // inboxName is what a reader names its connection: the subject below which its answers come. No two readers share one, and nobody
@@ -17,12 +21,19 @@ var inboxName = regexp.MustCompile(`^_INBOX\.[A-Za-z0-9]{22,64}$`)
 
 // admission lets connections in: the node itself by its secret, and everybody else as a reader.
 type admission struct {
-	server *server.Server
-	bucket string
-	secret string
+	server   *server.Server
+	identity *mtls.Identity
+	bucket   string
+	secret   string
 
 	mutex sync.Mutex
-	open  map[string][]uint64 // connections of each node, the oldest first
+	open  map[string][]connected // of each node, the oldest first
+}
+
+// connected is a connection, and ends the watch over whether its node is still in.
+type connected struct {
+	id      uint64
+	release func()
 }
 
 // Check registers a connection. A reader may subscribe below the inbox that its connection is named, and nowhere else: an answer
@@ -32,30 +43,48 @@ func (a *admission) Check(connection server.ClientAuthentication) bool {
 	if said.Username == owner && subtle.ConstantTimeCompare([]byte(said.Password), []byte(a.secret)) == 1 {
 		return a.register(connection, accountOfOwner, &server.User{Username: owner})
 	}
-	a.bound(connection)
+	id := connection.GetID()
+	release, err := a.identity.Hold(context.Background(), nodeOf(connection), func() { a.end(id) })
+	if err != nil {
+		slog.Warn("shard store: connection refused", "bucket", a.bucket, "from", connection.RemoteAddress(), "error", err)
+		return false
+	}
+	a.bound(connection, connected{id, release})
 	return a.register(connection, accountOfReaders, &server.User{Username: reader, Permissions: a.readers(said.Name)})
 }
 
+// end ends a connection. Its last writes may wait; one that is gone by then is none.
+func (a *admission) end(id uint64) { go func() { _ = a.server.DisconnectClientByID(id) }() }
+
 // bound ends the oldest connection of a node that has too many: what one left behind that it cannot close does not keep it out.
 // O(connections).
-func (a *admission) bound(newest server.ClientAuthentication) {
+func (a *admission) bound(newest server.ClientAuthentication, its connected) {
 	node, most := nodeOf(newest), hostConnections
 	if newest.GetTLSConnectionState() != nil {
 		most = nodeConnections
 	}
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
-	for other, ids := range a.open {
-		a.open[other] = slices.DeleteFunc(ids, func(id uint64) bool { return a.server.GetClient(id) == nil })
+	for other, all := range a.open {
+		a.open[other] = slices.DeleteFunc(all, a.isGone)
 	}
-	maps.DeleteFunc(a.open, func(_ string, ids []uint64) bool { return len(ids) == 0 })
-	ids := append(a.open[node], newest.GetID())
-	if len(ids) > most {
-		oldest := ids[0]
-		go func() { _ = a.server.DisconnectClientByID(oldest) }() // its last writes may wait; one that is gone by then is none
-		ids = ids[1:]
+	maps.DeleteFunc(a.open, func(_ string, all []connected) bool { return len(all) == 0 })
+	all := append(a.open[node], its)
+	if len(all) > most {
+		all[0].release()
+		a.end(all[0].id)
+		all = all[1:]
 	}
-	a.open[node] = ids
+	a.open[node] = all
+}
+
+// isGone reports whether a connection has ended. Nobody is to watch over it then.
+func (a *admission) isGone(one connected) bool {
+	if a.server.GetClient(one.id) != nil {
+		return false
+	}
+	one.release()
+	return true
 }
 
 func (a *admission) register(connection server.ClientAuthentication, account string, user *server.User) bool {

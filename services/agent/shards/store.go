@@ -3,7 +3,6 @@ package shards
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -19,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/window"
 )
 
@@ -29,7 +29,7 @@ type StoreConfig struct {
 	Port   int    // 0 takes any free one
 	Dir    string // of this store alone: a few kilobytes lie in Dir/shards; default a new directory in shared memory
 
-	TLS *tls.Config // how to take connections; nil: as they come
+	Identity *mtls.Identity // by which readers prove who they are, and are let in; nil: whoever comes is
 }
 
 // Limits of a store's server. A slow link needs more than the default 10 s to take what was asked for on it; and the server
@@ -136,13 +136,13 @@ func (s *Store) start(ctx context.Context, config StoreConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	door := &admission{bucket: s.bucket, secret: secret, open: map[string][]uint64{}}
+	door := &admission{bucket: s.bucket, secret: secret, identity: config.Identity, open: map[string][]connected{}}
 	settings.CustomClientAuthentication = door
 	if s.server, err = server.NewServer(settings); err != nil {
 		return err
 	}
 	door.server = s.server
-	if config.TLS != nil {
+	if config.Identity != nil {
 		s.server.SetLogger(refusals{bucket: config.Bucket}, true, false)
 	}
 	s.server.Start()

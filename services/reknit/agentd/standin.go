@@ -150,7 +150,7 @@ func (s *standIn) join(ctx context.Context) (err error) {
 		address = s.watch.Address()
 	}
 	s.session, err = agent.Join(ctx, agent.Config{
-		NATSURL: s.config.URL, NATSKit: s.config.Kit, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
+		NATSURL: s.config.URL, NATSKit: s.config.Kit, Identity: identity, Cluster: s.config.Cluster, Node: s.config.Node, Address: address,
 		Site: s.config.Site, Consent: s.config.Policy,
 		MemoryBytes: memoryBytes, Job: standInJob(s.script), Measure: s.watch.Measure, Trained: kept, Started: s.started,
 		Store: shards.StoreConfig{Host: hostOf(s.config.Listen), Port: s.config.ShardPort},

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/reknit/reknit/services/agent/seal"
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/reknit/inventory"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/shared/bus"
@@ -61,7 +61,7 @@ func (d *doctor) keys(context.Context) []Finding {
 	}
 	d.live.Cluster = cmp.Or(named, is)
 	if d.isNode() {
-		if _, err := seal.Open(d.node.Kit); err != nil {
+		if _, err := mtls.Open(d.node.Kit); err != nil { // the role of a node, too
 			return found(wrong, mendKit, "%v", err)
 		}
 	}

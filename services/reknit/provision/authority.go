@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"time"
@@ -86,11 +87,11 @@ func newAuthority(file, keyFile string) (*authority, error) {
 	return &authority{certificate, key, text}, write(file, text, 0o644)
 }
 
-// certify makes a key and its certificate, for a server or a client of that name at those names and addresses.
-func (a *authority) certify(name string, hosts []string) (certificate, key []byte, err error) {
+// certify makes a key and its certificate, for a server or a client of that name at those names and addresses, in those roles.
+func (a *authority) certify(name string, hosts []string, roles ...*url.URL) (certificate, key []byte, err error) {
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(certificateAge), KeyUsage: x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, URIs: roles,
 	}
 	for _, host := range hosts {
 		if address := net.ParseIP(host); address != nil {

@@ -1,8 +1,6 @@
 package provision
 
 import (
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,8 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nkeys"
-
-	"github.com/reknit/reknit/services/agent/seal"
 )
 
 // keyAt returns the key whose seed is in a file, a new one where there is no file.
@@ -37,24 +33,6 @@ func keyAt(file string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, er
 		return nil, err
 	}
 	return key, write(file, seed, 0o600)
-}
-
-// secretAt returns the secret in a file, as text; a new one where there is no file.
-func secretAt(file string) ([]byte, error) {
-	text, err := os.ReadFile(file)
-	if err == nil {
-		if _, err = seal.Read(text); err != nil {
-			return nil, fmt.Errorf("%s: %w", filepath.Dir(file), err)
-		}
-		return text, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	secret := make([]byte, seal.Bytes)
-	rand.Read(secret) // never fails
-	text = append(base64.StdEncoding.AppendEncode(nil, secret), '\n')
-	return text, write(file, text, 0o600)
 }
 
 func public(key nkeys.KeyPair) string {

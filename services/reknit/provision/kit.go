@@ -3,12 +3,14 @@ package provision
 import (
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 
 	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nkeys"
 
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -70,11 +72,15 @@ func (i *installation) writeKit(role, name string, speakers map[string]string) e
 	if role == permission.Node || role == permission.User {
 		identity.API = permission.API
 	}
+	var roles []*url.URL
+	if role == permission.Node {
+		roles = append(roles, mtls.NodeRole)
+	}
 	folder := i.kit(role, name)
 	if err := writeIdentity(folder, identity); err != nil {
 		return err
 	}
-	if err := writeCertificate(i.authority, folder, "", public(key), []string{public(key)}); err != nil {
+	if err := writeCertificate(i.authority, folder, "", public(key), []string{public(key)}, roles...); err != nil {
 		return err
 	}
 	for file, data := range map[string][]byte{

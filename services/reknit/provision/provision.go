@@ -16,7 +16,6 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/reknit/reknit/events"
-	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -218,13 +217,9 @@ func (i *installation) write() error {
 }
 
 // tellNodes has the kits of all nodes, also those that are not written anew, know the services' keys, which a revocation
-// changes, the key that seals parts, and what their nodes are called.
+// changes, and what their nodes are called.
 func (i *installation) tellNodes(speakers map[string]string) error {
 	files, err := filepath.Glob(i.path(institutionsFolder, "*", "*", bus.IdentityFile))
-	if err != nil {
-		return err
-	}
-	sealing, err := secretAt(i.path(operatorFolder, seal.File))
 	if err != nil {
 		return err
 	}
@@ -235,9 +230,6 @@ func (i *installation) tellNodes(speakers map[string]string) error {
 		}
 		identity.Name, identity.Speakers = filepath.Base(filepath.Dir(file)), speakers
 		if err := writeIdentity(filepath.Dir(file), identity); err != nil {
-			return err
-		}
-		if err := write(filepath.Join(filepath.Dir(file), seal.File), sealing, 0o600); err != nil {
 			return err
 		}
 	}

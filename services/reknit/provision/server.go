@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -104,8 +105,8 @@ func (i *installation) writeServer(folder, name string, settings map[string]any)
 }
 
 // writeCertificate writes a certificate, its key and who signed it.
-func writeCertificate(by *authority, folder, prefix, name string, hosts []string) error {
-	certificate, key, err := by.certify(name, hosts)
+func writeCertificate(by *authority, folder, prefix, name string, hosts []string, roles ...*url.URL) error {
+	certificate, key, err := by.certify(name, hosts, roles...)
 	if err != nil {
 		return err
 	}

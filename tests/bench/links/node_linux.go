@@ -35,12 +35,13 @@ func serveNode(name string) error {
 	if err != nil {
 		return err
 	}
+	identity.Admit(func(string) bool { return true }) // the bench has no plan
 	store, err := serveStore(ctx, name, storePort, nil)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	secured, err := serveStore(ctx, name, securedPort, identity.Server())
+	secured, err := serveStore(ctx, name, securedPort, identity)
 	if err != nil {
 		return err
 	}

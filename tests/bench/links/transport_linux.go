@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/shards"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
@@ -37,9 +37,9 @@ func provisionKits() error {
 }
 
 // serveStore serves an empty store to the other nodes.
-func serveStore(ctx context.Context, bucket string, port int, asked *tls.Config) (*shards.Store, error) {
+func serveStore(ctx context.Context, bucket string, port int, identity *mtls.Identity) (*shards.Store, error) {
 	dir := filepath.Join(storesDir, bucket, strconv.Itoa(port))
-	return shards.Serve(ctx, shards.StoreConfig{Bucket: bucket, Host: "0.0.0.0", Port: port, Dir: dir, TLS: asked})
+	return shards.Serve(ctx, shards.StoreConfig{Bucket: bucket, Host: "0.0.0.0", Port: port, Dir: dir, Identity: identity})
 }
 
 // dialled are sources as a transfer of the node knows them.

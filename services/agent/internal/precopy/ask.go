@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/internal/transfer"
 )
 
@@ -75,11 +76,12 @@ func (r *Receiver) askGiver(
 	for {
 		began := time.Now()
 		asked, cancel := context.WithTimeout(ctx, requestTimeout)
-		message, err := node.Bus.Conn().RequestWithContext(asked, events.PreCopySubject(node.Cluster, giver, node.Bus.Identity().Key), text)
+		subject := events.PreCopySubject(node.Cluster, giver, node.Bus.Identity().Key)
+		reply, err := node.Request(asked, giver, channel.PreCopy, subject, text)
 		cancel()
 		answer = events.PreCopyReply{}
 		if err == nil {
-			if err = json.Unmarshal(message.Data, &answer); err == nil {
+			if err = json.Unmarshal(reply, &answer); err == nil {
 				err = answer.Validate()
 			}
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
 	"github.com/reknit/reknit/services/agent/machine"
 	"github.com/reknit/reknit/services/agent/mtls"
 	"github.com/reknit/reknit/services/agent/seal"
@@ -34,8 +35,19 @@ type Node struct {
 	MemoryBytes int64 // what training may use
 	Bus         *bus.Bus
 	Store       *shards.Store
-	Identity    *mtls.Identity // to other nodes
-	Seal        seal.Key       // of what lies in the hub
+	Identity    *mtls.Identity    // to other nodes
+	Channels    *channel.Channels // to other nodes through the hub
+}
+
+// Request asks a node something through the hub, sealed, and returns the answer.
+func (n Node) Request(ctx context.Context, node string, kind channel.Kind, subject string, text []byte) ([]byte, error) {
+	return n.Channels.Request(ctx, node, kind, text, func(ctx context.Context, words []byte) ([]byte, error) {
+		answer, err := n.Bus.Conn().RequestWithContext(ctx, subject, words)
+		if err != nil {
+			return nil, err
+		}
+		return answer.Data, nil
+	})
 }
 
 // Exchange is what a negotiation asks a node to give and to take.
@@ -45,14 +57,19 @@ type Exchange struct {
 	migration   events.Migration
 	relays      []events.Pair   // links that must not be used
 	members     []events.Member // of the negotiation, leavers included
+	key         seal.Key        // of what is put into the hub for this node; nil on an open installation
 }
 
 // NewExchange returns a node's part of an exchange.
 func NewExchange(node Node, exchange machine.Exchange) *Exchange {
-	return &Exchange{
+	e := &Exchange{
 		node: node, negotiation: exchange.Negotiation, migration: exchange.Plan.Migration,
 		relays: exchange.Plan.Relays, members: exchange.Members,
 	}
+	if node.Channels != nil {
+		e.key = seal.New()
+	}
+	return e
 }
 
 // Node returns the node that the exchange is seen from.

@@ -10,13 +10,16 @@ import (
 	"time"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/channel"
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 )
 
 // The hub's store without a leader comes back within ten seconds (measured on three servers: 8.3 s at most).
 const (
 	putAttempts = 10
-	askPause    = time.Second // between two requests to use the hub
+	askPause    = time.Second            // between two requests to use the hub
+	soon        = 100 * time.Millisecond // after one to a giver that has nothing to give yet
 )
 
 var putPause = time.Second
@@ -26,22 +29,29 @@ func (e *Exchange) hub() shards.Source {
 	node := e.node
 	return shards.Source{
 		Name: theHub, URL: node.HubURL, Options: node.Bus.Options, API: node.Bus.Identity().API, Bucket: node.Bus.Lane(events.ShardBucket),
-		Seal: node.Seal, Stored: true,
+		Seal: e.key, Stored: true,
 	}
 }
 
 // ErrHub says that the hub refused a part: it is full, or its store has no leader. No node is at fault.
 var ErrHub = errors.New("the hub does not take it")
 
-// putIntoHub stores a part, sealed, and tries again while the hub is away. A hub that does not answer at all may answer
-// others: that is not ErrHub.
-func (e *Exchange) putIntoHub(ctx context.Context, digest string, data []byte) error {
+// toHub is a part that is put into the hub, sealed for one receiver, or for all on an open installation.
+type toHub struct {
+	digest string
+	data   []byte
+	key    seal.Key
+}
+
+// putIntoHub stores a part, and tries again while the hub is away. A hub that does not answer at all may answer others: that is
+// not ErrHub.
+func (e *Exchange) putIntoHub(ctx context.Context, part toHub) error {
 	sealed := func() []byte {
-		data := slices.Clone(data) // what is given stays as it is
-		e.node.Seal.Apply(digest, 0, data)
+		data := slices.Clone(part.data) // what is given stays as it is
+		part.key.Apply(part.digest, 0, data)
 		return data
 	}
-	name := e.node.Seal.Name(digest)
+	name := part.key.Name(part.digest)
 	err := e.node.Bus.PutAs(ctx, events.ShardBucket, name, sealed)
 	for attempt := 1; err != nil && attempt < putAttempts && Pause(ctx, putPause); attempt++ {
 		err = e.node.Bus.PutAs(ctx, events.ShardBucket, name, sealed)
@@ -53,51 +63,60 @@ func (e *Exchange) putIntoHub(ctx context.Context, digest string, data []byte) e
 }
 
 // putIntoHub puts a part into the hub's store until the negotiation ends.
-func (s *Sender) putIntoHub(ctx context.Context, digest string, data []byte) error {
+func (s *Sender) putIntoHub(ctx context.Context, part toHub) error {
 	s.mutex.Lock()
-	s.inHub = append(s.inHub, digest)
+	s.inHub = append(s.inHub, part.key.Name(part.digest))
 	s.mutex.Unlock()
-	return s.exchange.putIntoHub(ctx, digest, data)
+	return s.exchange.putIntoHub(ctx, part)
 }
 
 // leaveHub removes what was put into the hub's store, which all nodes share: with states of some GiB a few joins would
 // fill it before the parts are old. Another node that gives the same content to the next negotiation finds it missing if
 // it looked just before; its receiver asks again, and at worst the next attempt has it.
-func leaveHub(node Node, digests []string) {
-	if len(digests) == 0 {
+func leaveHub(node Node, names []string) {
+	if len(names) == 0 {
 		return
 	}
 	var err error
-	for i := 0; err == nil && i < len(digests); i++ {
-		err = node.Bus.Remove(node.Context, events.ShardBucket, node.Seal.Name(digests[i]))
+	for i := 0; err == nil && i < len(names); i++ {
+		err = node.Bus.Remove(node.Context, events.ShardBucket, names[i])
 	}
 	if err != nil && node.Context.Err() == nil {
 		slog.Warn("parts are left in the hub until they are old", "node", node.Name, "error", err)
 	}
 }
 
+// NotYet is what a giver of a secured installation answers that has nothing to give yet. On an open one it does not answer.
+const NotYet = "not yet"
+
 // askForHub asks a giver to put what it gives this node into the hub's store, until it says that it will.
 func (e *Exchange) askForHub(ctx context.Context, giver string) {
-	request, err := json.Marshal(events.ViaHub{Negotiation: e.negotiation, To: e.node.Name})
+	request, err := json.Marshal(events.ViaHub{Negotiation: e.negotiation, To: e.node.Name, Key: e.key.Text()})
 	if err != nil {
 		panic(err) // plain data
 	}
 	for {
 		asked, cancel := context.WithTimeout(ctx, askPause)
 		subject := events.ShardSubject(e.node.Cluster, giver, e.node.Bus.Identity().Key)
-		_, err := e.node.Bus.Conn().RequestWithContext(asked, subject, request)
+		answer, err := e.node.Request(asked, giver, channel.ViaHub, subject, request)
 		cancel()
-		if err == nil || !Pause(ctx, askPause) {
+		pause := askPause
+		if string(answer) == NotYet {
+			pause = soon
+		} else if err == nil {
+			return
+		}
+		if !Pause(ctx, pause) {
 			return
 		}
 	}
 }
 
-// SendViaHub puts what this node gives a receiver into the hub's store: what its own gives, and from now on what comes
-// there.
-func (s *Sender) SendViaHub(receiver string) {
+// SendViaHub puts what this node gives a receiver into the hub's store, sealed with a key of the receiver's: what its own gives, and
+// from now on what comes there.
+func (s *Sender) SendViaHub(receiver string, key seal.Key) {
 	s.mutex.Lock()
-	s.viaHub[receiver] = true
+	s.viaHub[receiver] = key
 	there := slices.DeleteFunc(slices.Clone(s.given), func(part given) bool {
 		return !slices.Contains(part.receivers, receiver)
 	})
@@ -105,7 +124,7 @@ func (s *Sender) SendViaHub(receiver string) {
 	for _, part := range there {
 		data, err := s.exchange.node.Store.Get(part.offering.Digest)
 		if err == nil {
-			err = s.putIntoHub(s.context, part.offering.Digest, data)
+			err = s.putIntoHub(s.context, toHub{part.offering.Digest, data, key})
 		}
 		if err != nil {
 			if s.context.Err() == nil {

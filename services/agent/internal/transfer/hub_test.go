@@ -3,11 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
-	"encoding/base64"
 	"errors"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -39,8 +35,11 @@ func hub(t *testing.T) *Exchange {
 	return &Exchange{node: Node{Name: "n1", Bus: connection}}
 }
 
+// part is one of an open installation.
+var part = toHub{digest: events.Digest([]byte("part")), data: []byte("part")}
+
 func TestAHubThatTakesAPartIsNoError(t *testing.T) {
-	if err := hub(t).putIntoHub(t.Context(), events.Digest([]byte("part")), []byte("part")); err != nil {
+	if err := hub(t).putIntoHub(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -50,7 +49,7 @@ func TestAHubThatTakesNothingIsAtFaultItself(t *testing.T) {
 	if err := exchange.node.Bus.JetStream().DeleteObjectStore(t.Context(), exchange.node.Bus.Lane(events.ShardBucket)); err != nil {
 		t.Fatal(err)
 	}
-	if err := exchange.putIntoHub(t.Context(), events.Digest([]byte("part")), []byte("part")); !errors.Is(err, ErrHub) {
+	if err := exchange.putIntoHub(t.Context(), part); !errors.Is(err, ErrHub) {
 		t.Errorf("expected ErrHub, got %v", err)
 	}
 }
@@ -59,31 +58,17 @@ func TestAHubThatDoesNotAnswerThisNodeMayAnswerOthers(t *testing.T) {
 	exchange := hub(t)
 	late, cancel := context.WithTimeout(t.Context(), 0)
 	defer cancel()
-	if err := exchange.putIntoHub(late, events.Digest([]byte("part")), []byte("part")); err == nil || errors.Is(err, ErrHub) {
+	if err := exchange.putIntoHub(late, part); err == nil || errors.Is(err, ErrHub) {
 		t.Errorf("expected an error that is not the hub's, got %v", err)
 	}
 }
 
-// keyOf is the key of a kit that is filled with a letter.
-func keyOf(t *testing.T, letter string) seal.Key {
-	t.Helper()
-	kit := t.TempDir()
-	text := base64.StdEncoding.EncodeToString([]byte(strings.Repeat(letter, seal.Bytes)))
-	if err := os.WriteFile(filepath.Join(kit, seal.File), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	key, err := seal.Open(kit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
 func TestTheHubKeepsWhatItCannotRead(t *testing.T) {
 	exchange, part := hub(t), bytes.Repeat([]byte("a weight of the model "), 100_000)
-	exchange.node.Seal, exchange.node.HubURL = keyOf(t, "k"), exchange.node.Bus.Conn().ConnectedUrl()
+	key := seal.New()
+	exchange.key, exchange.node.HubURL = key, exchange.node.Bus.Conn().ConnectedUrl()
 	digest, given := events.Digest(part), bytes.Clone(part)
-	if err := exchange.putIntoHub(t.Context(), digest, given); err != nil {
+	if err := exchange.putIntoHub(t.Context(), toHub{digest, given, key}); err != nil {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(given, part) {
@@ -93,19 +78,18 @@ func TestTheHubKeepsWhatItCannotRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kept, err := store.GetBytes(t.Context(), exchange.node.Seal.Name(digest))
+	kept, err := store.GetBytes(t.Context(), key.Name(digest))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(kept) != len(part) || bytes.Contains(kept, []byte("a weight")) {
 		t.Errorf("the hub keeps %d bytes of %d, expected as many that say nothing", len(kept), len(part))
 	}
-	exchange.node.Seal = keyOf(t, "k") // as of another node
 	if got, err := fetched(t, exchange.hub(), digest, len(part), time.Minute); err != nil || !bytes.Equal(got, part) {
-		t.Errorf("a node of the installation opens it to something else: %v", err)
+		t.Errorf("the receiver whose key it is opens it to something else: %v", err)
 	}
-	for who, key := range map[string]seal.Key{"one with another key": keyOf(t, "l"), "one without": nil} {
-		exchange.node.Seal = key
+	for who, key := range map[string]seal.Key{"another node, with a key of its own": seal.New(), "one without": nil} {
+		exchange.key = key
 		if _, err := fetched(t, exchange.hub(), digest, len(part), 2*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: expected to wait for a part that is not there, got %v", who, err)
 		}

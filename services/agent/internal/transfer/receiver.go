@@ -47,7 +47,8 @@ func (r *Receiver) run() {
 		return
 	}
 	for giver, answers := range r.reached {
-		if !answers && !r.exchange.throughHub(giver, r.exchange.node.Name) {
+		// On an open installation a giver that is not to be reached knows by the plan that it has to use the hub.
+		if !answers && (r.exchange.key != nil || !r.exchange.throughHub(giver, r.exchange.node.Name)) {
 			go r.exchange.askForHub(r.context, giver)
 		}
 	}

@@ -2,12 +2,12 @@ package transfer
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/seal"
 	"github.com/reknit/reknit/services/agent/shards"
 )
 
@@ -29,8 +29,8 @@ type Sender struct {
 	mutex  sync.Mutex
 	closed bool // nothing is exported any more
 	given  []given
-	viaHub map[string]bool // receivers that cannot reach this node's store
-	inHub  []string        // digests of parts that were put there
+	viaHub map[string]seal.Key // of receivers that cannot reach this node's store, and their keys
+	inHub  []string            // names of parts that were put there
 }
 
 // given is a part that this node's store gives, whom it is to go to, and who hears that it cannot.
@@ -51,7 +51,7 @@ type exported struct {
 func NewSender(ctx context.Context, exchange *Exchange, before <-chan struct{}) *Sender {
 	return &Sender{
 		exchange: exchange, context: ctx, before: before,
-		slots: make(chan struct{}, unitsAtOnce), viaHub: map[string]bool{},
+		slots: make(chan struct{}, unitsAtOnce), viaHub: map[string]seal.Key{},
 	}
 }
 
@@ -131,16 +131,16 @@ func (s *Sender) offer(unit exported, offered func(events.Offer)) error {
 	}
 	relayed := s.give(unit)
 	early := min(earlyParts, len(relayed))
-	if err := s.putAll(unit, relayed[:early]); err != nil {
+	if err := s.putAll(relayed[:early]); err != nil {
 		return err
 	}
 	offered(unit.offer)
-	return s.putAll(unit, relayed[early:])
+	return s.putAll(relayed[early:])
 }
 
 // give has the node's store give a unit's parts, those that others are to give as well, should one of them fail. It
 // returns those that go through the hub, too.
-func (s *Sender) give(unit exported) (relayed []events.Part) {
+func (s *Sender) give(unit exported) (relayed []toHub) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	if s.closed {
@@ -148,18 +148,29 @@ func (s *Sender) give(unit exported) (relayed []events.Part) {
 	}
 	for _, part := range unit.offer.Parts {
 		receivers := s.receivers(unit.offer, part)
-		offering := s.exchange.node.Store.Offer(part.Digest, unit.data[part.First:part.End])
-		s.given = append(s.given, given{offering, receivers, unit.failed})
-		if slices.ContainsFunc(receivers, s.relays) {
-			relayed = append(relayed, part)
+		data := unit.data[part.First:part.End]
+		s.given = append(s.given, given{s.exchange.node.Store.Offer(part.Digest, data), receivers, unit.failed})
+		for _, key := range s.relays(receivers) {
+			relayed = append(relayed, toHub{part.Digest, data, key})
 		}
 	}
 	return relayed
 }
 
-// relays reports whether a receiver takes what this node gives from the hub. Called with the mutex held.
-func (s *Sender) relays(receiver string) bool {
-	return s.viaHub[receiver] || s.exchange.throughHub(s.exchange.node.Name, receiver)
+// relays returns a key for each receiver that takes what this node gives from the hub; on an open installation nil for all of them
+// together. Called with the mutex held.
+func (s *Sender) relays(receivers []string) (keys []seal.Key) {
+	for _, receiver := range receivers {
+		key, asked := s.viaHub[receiver]
+		if s.exchange.node.Channels == nil {
+			if asked || s.exchange.throughHub(s.exchange.node.Name, receiver) {
+				return []seal.Key{nil}
+			}
+		} else if asked {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // Serve waits until the negotiation ends, and then withdraws what was given.
@@ -174,11 +185,11 @@ func (s *Sender) Serve() {
 	leaveHub(s.exchange.node, inHub)
 }
 
-func (s *Sender) putAll(unit exported, parts []events.Part) error {
+func (s *Sender) putAll(parts []toHub) error {
 	puts, ctx := errgroup.WithContext(s.context)
 	puts.SetLimit(putsAtOnce)
 	for _, part := range parts {
-		puts.Go(func() error { return s.putIntoHub(ctx, part.Digest, unit.data[part.First:part.End]) })
+		puts.Go(func() error { return s.putIntoHub(ctx, part) })
 	}
 	return puts.Wait()
 }

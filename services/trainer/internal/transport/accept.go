@@ -39,6 +39,10 @@ func (t *Transport) serve(connection net.Conn) {
 	defer connection.Close()
 	defer context.AfterFunc(t.context, func() { connection.Close() })()
 	hello, secured, reader, err := links.Accept(t.context, t.config.Identity, t.config.Cluster, connection)
+	release := func() {}
+	if err == nil {
+		release, err = t.config.Identity.Hold(t.context, hello.Node, func() { connection.Close() })
+	}
 	if err != nil {
 		level := slog.LevelWarn
 		if errors.Is(err, io.EOF) || t.context.Err() != nil {
@@ -47,6 +51,7 @@ func (t *Transport) serve(connection net.Conn) {
 		slog.Log(t.context, level, "data plane: connection refused", "from", connection.RemoteAddr(), "error", err)
 		return
 	}
+	defer release()
 	if hello.Probe {
 		links.AnswerProbes(secured, reader)
 		return

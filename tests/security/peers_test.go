@@ -1,0 +1,64 @@
+package security
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/agent/mtls"
+	"github.com/reknit/reknit/services/agent/shards"
+)
+
+// reads opens a connection to the store of a node with a kit, as a transfer does, and tells when it ends.
+func (p *place) reads(kit string, victim events.Member) (ended <-chan struct{}, err error) {
+	p.Helper()
+	reader, err := mtls.Open(p.kit(kit))
+	if err != nil {
+		p.Fatal(err)
+	}
+	closed := make(chan struct{})
+	options := append(shards.ReaderOptions(), reader.Options(victim.Node)...)
+	connection, err := nats.Connect("nats://"+victim.ShardAddress, append(options, nats.NoReconnect(), nats.Timeout(waits),
+		nats.ClosedHandler(func(*nats.Conn) { close(closed) }))...)
+	if err == nil {
+		p.Cleanup(connection.Close)
+	}
+	return closed, err
+}
+
+// TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch has a kit that never joined come to the store of a trainer, and one of a node that
+// leaves stay there. Both read whatever was given.
+func TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch(t *testing.T) {
+	p := open(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	heard, ended := p.trainTwoWith(ctx, map[string]string{"REKNIT_TRAINER_LEAST_STAGES": "1"})
+	plan := p.planOf(ctx, p.await(ctx, heard, events.PlanActivated))
+	victim, _ := plan.Member(p.key("n2"))
+	if _, err := p.reads("n3", victim); err == nil {
+		t.Error("a kit that never joined is let into a trainer's store")
+	}
+	member, err := p.reads("n1", victim)
+	if err != nil {
+		t.Fatalf("a member is not let into a store: %v", err)
+	}
+	user := events.Speaker{Source: "/user", Cluster: cluster}
+	if _, err := p.connect("user").Publish(ctx, user.First(time.Now(), "leave", events.LeaveRequested, p.key("n1"),
+		&events.Leave{Node: p.key("n1")})); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatalf("a node that is to leave ended: %v", err)
+	}
+	select {
+	case <-member:
+	case <-time.After(waits):
+		t.Error("a node that has left is still in the store of one that stayed")
+	}
+	if _, err := p.reads("n1", victim); err == nil {
+		t.Error("a node that has left is let in again")
+	}
+}
