@@ -100,7 +100,7 @@ func (t *tier) object(ctx context.Context, key string, most int64) ([]byte, erro
 	} else if err != nil {
 		return nil, err
 	}
-	defer reader.Close()
+	defer func() { _ = reader.Close() }()
 	if size := reader.Size(); size > most {
 		return nil, fmt.Errorf("%w: %s: expected at most %d bytes, got %d", errUnreadable, key, most, size)
 	}
