@@ -3,6 +3,7 @@ package overlay
 import (
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -19,7 +20,11 @@ func (o *Overlay) beginAnew(event events.Event) {
 	if !reset.Snapshots {
 		clear(o.snapshots) // none that was told before counts, whether a later plan is known already or not
 	}
-	if o.plan == nil || reset.Generation != o.plan.Generation {
+	if o.plan == nil {
+		return
+	}
+	if reset.Generation != o.plan.Generation { // a plan of after it is known already
+		o.forgetBefore(*reset)
 		return
 	}
 	o.reset, o.stop = reset, nil
@@ -32,6 +37,14 @@ func (o *Overlay) beginAnew(event events.Event) {
 	for _, told := range o.told {
 		told.refusal = nil
 	}
+}
+
+// forgetBefore takes that nobody is missed who was given up, or fell silent, before a reset. Members of the plan in force are of after it.
+func (o *Overlay) forgetBefore(reset events.JobReset) {
+	maps.DeleteFunc(o.told, func(node string, told *told) bool {
+		_, isMember := o.plan.Member(node)
+		return !isMember && (told.gone || told.leaving || slices.Contains(reset.Silent, node))
+	})
 }
 
 // Reset returns that of training, since the last commit; nil where what was trained counts.

@@ -3,6 +3,7 @@ package overlay
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/reknit/reknit/events"
 )
@@ -86,5 +87,42 @@ func TestAResetThatIsHeardBehindThePlanAfterItGivesUpTheSnapshotsOfBefore(t *tes
 	say(events.TrainingReset, &events.JobReset{Generation: 1, Reason: "longer"})
 	if len(o.Snapshots()) > 0 || o.End() != nil || o.Reset() != nil {
 		t.Errorf("%+v, %v, %v", o.Snapshots(), o.End(), o.Reset())
+	}
+}
+
+// Status named nodes of the job before, as such that can be had back, for an hour.
+func TestAfterAResetNobodyIsMissedWhoWentBeforeIt(t *testing.T) {
+	o, now := New(), time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC)
+	o.plan = &events.Plan{Generation: 2, Nodes: []events.Member{{Node: "n1", Incarnation: "b"}}}
+	say := func(kind events.Kind, subject string, payload events.Payload) {
+		data, err := json.Marshal(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.Take(events.Event{Kind: kind, Subject: subject, Data: data, Logged: now})
+	}
+	joins := func(node string) {
+		say(events.JoinRequested, node, &events.Join{Node: node, Incarnation: "a", Address: node + ":1", MemoryBytes: 1, Job: events.Job{
+			Digest: events.Digest(nil), Layers: []events.LayerProfile{{ParameterBytes: 1, OptimizerBytes: 1, ForwardSeconds: 1, BackwardSeconds: 1}},
+			GlobalBatch: 1, MicroBatch: 1}})
+	}
+	isLost := func(node string) {
+		say(events.NodeLost, node, &events.NodeState{Node: node, Incarnation: "a", Reason: "no heartbeat"})
+	}
+	for _, node := range []string{"n2", "n3", "n4"} {
+		joins(node)
+	}
+	isLost("n2")
+	if gone := o.Gone(nil, now); len(gone) != 1 || gone[0].Node != "n2" {
+		t.Fatalf("before it %v are gone, expected n2", gone)
+	}
+	say(events.TrainingReset, "c", &events.JobReset{Generation: 1, Reason: "the next job", Silent: []string{"n3"}})
+	isLost("n3")
+	if gone := o.Gone(nil, now); len(gone) != 0 {
+		t.Errorf("%v are gone", gone)
+	}
+	isLost("n4")
+	if gone := o.Gone(nil, now); len(gone) != 1 || gone[0].Node != "n4" {
+		t.Errorf("%v are gone, expected n4, which waited for a place", gone)
 	}
 }
