@@ -63,19 +63,25 @@ func (r Remains) Do(held bool) string {
 	case len(r.Unheard) > 0 && !held:
 		return fmt.Sprintf("it is not known yet whether %s ended: look again in a minute", few(r.Unheard))
 	case r.unchanged && len(unknown) > 0:
-		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Start those that do not again by the "+
-			"names they had: their scripts keep their own state (--unchanged), and go on from their own checkpoints", few(unknown))
+		return looks(unknown) + "Start those that do not run again by the names they had: their scripts keep their own state (--unchanged), " +
+			"and go on from their own checkpoints"
 	case r.unchanged:
 		return "once the scripts are started again by the names that their nodes had, they go on from their own checkpoints"
 	case len(unknown) > 0 && r.newest.Step > 0:
-		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. Else %s", few(unknown), r.newest.GoOn())
+		return looks(unknown) + "Else " + r.newest.GoOn()
 	case len(unknown) > 0:
-		return fmt.Sprintf("nothing proves that %s ended: those that run go on once they reach NATS. No snapshot is known: if none of them "+
-			"runs any more, the state is gone. To begin anew at the first step then: reknit cluster reset", few(unknown))
+		return looks(unknown) + "No snapshot is known: only if none of them runs any more, the state is gone. To begin anew at the first step " +
+			"then: reknit cluster reset"
 	case r.newest.Step > 0:
 		return r.newest.GoOn()
 	}
 	return "no snapshot is known: the state of those that ended is gone. To begin anew at the first step: reknit cluster reset"
+}
+
+// looks says what to do first where nothing proves that some nodes ended.
+func looks(unknown []string) string {
+	return fmt.Sprintf("nothing proves that %s ended: look at the machine first. A process that is stopped, swaps or does not reach NATS "+
+		"goes on by itself once that is over. ", few(unknown))
 }
 
 // few names some nodes, and says how many there are beside.

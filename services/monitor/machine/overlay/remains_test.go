@@ -49,6 +49,17 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 	}
 }
 
+// A user whose only node was stopped for four seconds was told at once how to give up what it held.
+func TestWhoseOnlyNodeIsFrozenIsToldToLookAtItsMachineBeforeAReset(t *testing.T) {
+	place := 0
+	nodes := []overlay.Node{{Node: "n1", State: overlay.Lost, Pipeline: &place}}
+	says := overlay.RemainsOf(nodes, overlay.Snapshot{}, time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC)).Do(true)
+	before, _, _ := strings.Cut(says, "the state is gone")
+	if !strings.Contains(before, "look at the machine first. A process that is stopped, swaps") || !strings.HasSuffix(says, "reknit cluster reset") {
+		t.Errorf("it says %q", says)
+	}
+}
+
 // A user who had snapshots was told that there may be some, and of no folder.
 func TestWhoMayGoOnFromASnapshotIsToldWhereItLies(t *testing.T) {
 	now, place := time.Date(2026, 11, 30, 3, 0, 0, 0, time.UTC), 0
