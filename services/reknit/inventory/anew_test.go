@@ -50,9 +50,15 @@ func TestAMistakeThatEndsAllScriptsBeforeAStepIsMadeIsToldWithWhatToDo(t *testin
 	}
 	s.say(events.ClusterHeld, "/negotiator", "c",
 		&events.Hold{Reason: "no node is left, and no step was made: training begins once nodes join"})
-	_, err := s.run(Status())
+	s.join("n4", "i")
+	s.say(events.NodeLost, "/monitor", "n4", &events.NodeState{Node: "n4", Incarnation: "i", Reason: "its trainer is gone: exit status 1"})
+	printed, err := s.run(Status())
+	if !strings.Contains(printed, "nodes       3 lost, 1 gone\n") {
+		t.Errorf("expected that all four are counted in\n%s", printed)
+	}
 	says := "not well: nobody trains any more: all scripts ended before a step was made, by exit status 1: NameError: name 'x' is not defined. " +
-		"Mend the script, and start it again at each node: nothing is lost, and training begins"
+		"Mend the script: agents start it again by themselves while they run. Start it only where its agent has ended: nothing is lost, " +
+		"and training begins"
 	if err == nil || !strings.HasSuffix(err.Error(), says) {
 		t.Errorf("expected %q, got %v", says, err)
 	}

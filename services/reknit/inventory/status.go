@@ -74,6 +74,7 @@ type Overview struct {
 
 	remains overlay.Remains // of those who are missed
 	mistake string          // with which all scripts ended before a step was made; empty: they did not
+	secured bool            // kits can be revoked
 	begins  string          // how training begins after the reset
 }
 
@@ -94,7 +95,7 @@ func Status() *cobra.Command {
 
 // Look returns how a cluster is. It listens to heartbeats for a second.
 func Look(ctx context.Context, b *bus.Bus) (Overview, error) {
-	o := Overview{Cluster: b.Cluster(), Nodes: map[string]int{}}
+	o := Overview{Cluster: b.Cluster(), Nodes: map[string]int{}, secured: b.Secured()}
 	var known *overlay.Overlay
 	var heard map[string]events.Pulse
 	var last []changes.Change
@@ -286,8 +287,11 @@ func (o Overview) tell(w io.Writer) {
 		}
 		nodes = append(nodes, fmt.Sprintf("%d %s", o.Nodes[state], does))
 	}
+	if len(o.Gone) > 0 {
+		nodes = append(nodes, fmt.Sprintf("%d gone", len(o.Gone)))
+	}
 	fmt.Fprintf(table, "nodes\t%s\n", cmp.Or(strings.Join(nodes, ", "), "none"))
-	listed(table, "gone", shown(o.Gone))
+	listed(table, "gone", shown(o.Gone, o.secured))
 	listed(table, "waits", o.Waiting)
 	listed(table, "spare", o.Idle)
 	if o.Alone > 0 && o.End == nil && !o.waits() && !o.Stepless {
@@ -337,9 +341,9 @@ func listed(w io.Writer, what string, nodes []string) {
 }
 
 // shown are the lines that tell who is gone.
-func shown(all []overlay.Gone) (lines []string) {
+func shown(all []overlay.Gone, secured bool) (lines []string) {
 	for _, one := range all {
-		lines = append(lines, one.String())
+		lines = append(lines, one.Says(secured))
 	}
 	return lines
 }

@@ -92,7 +92,8 @@ func (o *Overview) Troubles() (all []Trouble) {
 	switch change := o.Change; {
 	case o.isDeserted() && o.mistake != "":
 		all = append(all, Trouble{"nobody trains any more: all scripts ended before a step was made, by " + o.mistake,
-			"mend the script, and start it again at each node: nothing is lost, and training begins"})
+			"mend the script: agents start it again by themselves while they run. Start it only where its agent has ended: nothing is lost, " +
+				"and training begins"})
 	case o.isDeserted():
 		all = append(all, Trouble{"nobody trains any more", o.goesOn()})
 	case change != nil && change.Held != nil:

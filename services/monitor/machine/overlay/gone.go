@@ -37,15 +37,21 @@ func (o *Overlay) Gone(pulses map[string]events.Pulse, now time.Time) (all []Gon
 	return all
 }
 
-// String tells when the node went and why, and how it comes back.
-func (g Gone) String() string {
+// Says tells when the node went and why, and how it comes back. In a secured installation one whose kit was revoked never does.
+func (g Gone) Says(secured bool) string {
 	const start = "start it again to have it back (reknit agent run -- COMMAND)"
-	how, back := "was given up", "it comes back by itself where it runs on; else "+start
+	how, back := "was given up", "it comes back by itself where it runs on"
 	switch {
 	case g.Left:
 		how, back = "left", start
 	case g.Proven:
-		back = "where its agent does so no more, " + start
+		back = "its agent starts it again while that runs"
+	}
+	if !g.Left && secured {
+		back += ", unless its kit was revoked"
+	}
+	if !g.Left {
+		back += "; else " + start
 	}
 	return fmt.Sprintf("%s %s at %s: %s; %s", g.Node, how, g.At.Local().Format("15:04:05"), g.Reason, back)
 }
