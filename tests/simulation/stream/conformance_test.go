@@ -186,9 +186,20 @@ func (p *pair) log() jetstream.Stream {
 	return log
 }
 
+// led asks until the stream has a leader: on a busy machine it may have none for a while.
+func (p *pair) led(ask func() (*jetstream.RawStreamMsg, error)) (real *jetstream.RawStreamMsg, err error) {
+	for {
+		var refused *jetstream.APIError
+		if real, err = ask(); !errors.As(err, &refused) || refused.Code != 503 || p.ctx.Err() != nil {
+			return real, err
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
 func (p *pair) get(sequence uint64) {
 	modelled, err := p.model.Events.Get(sequence, stream.Answered)
-	real, realErr := p.log().GetMsg(p.ctx, sequence)
+	real, realErr := p.led(func() (*jetstream.RawStreamMsg, error) { return p.log().GetMsg(p.ctx, sequence) })
 	p.same(fmt.Sprint("get ", sequence), found(modelled, err), realFound(real, realErr))
 }
 
@@ -196,7 +207,7 @@ func (p *pair) read() {
 	p.get(1 + p.random.Uint64N(40))
 	subject := "fact." + []string{"0", "1", "*", "9"}[p.random.IntN(4)]
 	modelled, err := p.model.Events.Last(subject, stream.Answered)
-	real, realErr := p.log().GetLastMsgForSubject(p.ctx, subject)
+	real, realErr := p.led(func() (*jetstream.RawStreamMsg, error) { return p.log().GetLastMsgForSubject(p.ctx, subject) })
 	p.same("last on "+subject, found(modelled, err), realFound(real, realErr))
 }
 
