@@ -38,7 +38,9 @@ func (m *Machine) hearsPast(join events.Join) {
 	if known.Told == nil {
 		known.Told = map[string]events.Trained{}
 	}
-	known.Told[join.Node] = *past
+	if past.Generation >= known.Told[join.Node].Generation { // another process of its name may know of an older plan only
+		known.Told[join.Node] = *past
+	}
 	if m.state.Plan == nil {
 		delete(m.state.Gone, join.Node)
 	}
