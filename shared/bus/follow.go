@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	mathrand "math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -108,10 +109,10 @@ type follower struct {
 // followAge is after how long without a reader the server forgets a consumer.
 const followAge = 5 * time.Minute
 
-// signOfLife is how often the server says that a pull still waits; a reader that misses two reads by another consumer. New tokens of an
-// account (reknit provision security --push) take the way back from its readers' pulls without a word, and what came went there: all
-// nodes were deaf for up to 30 s.
-const signOfLife = 3 * time.Second
+// signOfLife is how often at least the server says that a pull still waits, and at most twice that; a reader that misses two reads by
+// another consumer, no two nodes at once. New tokens of an account (reknit provision security --push) take the way back from its readers'
+// pulls without a word, and what came went there: all nodes were deaf for up to 30 s.
+const signOfLife = 2 * time.Second
 
 func (f *follower) open(ctx context.Context) error {
 	return f.bus.Repeat(ctx, "follow "+f.stream.Name, func(ctx context.Context) (err error) {
@@ -119,7 +120,7 @@ func (f *follower) open(ctx context.Context) error {
 		defer cancel()
 		lane, name := f.bus.Lane(f.stream.Name), rand.Text()
 		if f.bus.isGuest() {
-			if name, err = f.bus.unread(ctx, f.stream); err != nil {
+			if name, err = f.name(ctx); err != nil {
 				return err
 			}
 		}
@@ -135,6 +136,9 @@ func (f *follower) open(ctx context.Context) error {
 		if made, _, _, _ := f.bus.mark.known(); errors.Is(err, jetstream.ErrStreamNotFound) && !made.IsZero() {
 			f.bus.lookIfMissing(err)
 			return errors.New(err.Error()) // it was there, and is made again
+		}
+		if errors.Is(err, jetstream.ErrConsumerExists) {
+			return errors.New(err.Error()) // another took the name meanwhile
 		}
 		return err
 	})
@@ -164,6 +168,9 @@ func (f *follower) close(ctx context.Context) {
 func (f *follower) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		err := f.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
 		slog.DebugContext(ctx, "a stream is followed anew", "stream", f.stream.Name, "after", f.last, "why", err)
 		if err = f.open(ctx); errors.Is(err, nats.ErrConnectionClosed) { // by who follows
 			return
@@ -181,7 +188,8 @@ func (f *follower) read(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(f.connection, cancel)()
 	defer context.AfterFunc(f.log, cancel)()
-	messages, err := f.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes), jetstream.PullHeartbeat(signOfLife))
+	says := jetstream.PullHeartbeat(signOfLife + mathrand.N(signOfLife))
+	messages, err := f.consumer.Messages(jetstream.PullMaxMessagesWithBytesLimit(window, windowBytes), says)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,14 @@ import (
 // lookTimeout is how long somebody has to answer for a consumer: one of a single replica lies on a server that may be away.
 const lookTimeout = time.Second
 
+// name returns that of the reader's next consumer: its own where it has one, which close has deleted.
+func (f *follower) name(ctx context.Context) (string, error) {
+	if f.consumer != nil {
+		return f.consumer.CachedInfo().Name, nil
+	}
+	return f.bus.unread(ctx, f.stream)
+}
+
 // unread returns the first name with which nobody reads, else the last: those who are too many have it in turns.
 func (b *Bus) unread(ctx context.Context, stream events.Stream) (name string, err error) {
 	names := events.Readers(b.kit.Key)
