@@ -38,6 +38,9 @@ var ErrComplete = errors.New("nothing is left to train")
 // for another reason, because another does not consent, say, asks again.
 var ErrOtherJob = errors.New("the cluster does not take this node, which trains another job")
 
+// ErrRevoked ends a session whose node's kit is worth nothing any more. Its script would be refused again.
+var ErrRevoked = errors.New("the cluster goes on without this node")
+
 // Config is what an agent must know of its trainer.
 type Config struct {
 	NATSURL     string

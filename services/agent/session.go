@@ -307,6 +307,8 @@ func (s *Session) end(end machine.End) {
 		s.ended = fmt.Errorf("%w: %s", ErrOtherJob, end.Reason)
 	case end.Refused:
 		s.askLater(end.Reason)
+	case end.Revoked:
+		s.ended = fmt.Errorf("%w: %s", ErrRevoked, end.Reason)
 	default:
 		s.ended = errors.New(end.Reason)
 	}

@@ -201,7 +201,7 @@ func (h *holder) give(ctx context.Context) (freed bool) {
 	h.session = t.session
 	_, err = t.session.Boundary(ctx, h.step(), h)
 	switch {
-	case errors.Is(err, agent.ErrLeft), errors.Is(err, agent.ErrComplete), errors.Is(err, agent.ErrOtherJob):
+	case errors.Is(err, agent.ErrLeft), errors.Is(err, agent.ErrComplete), errors.Is(err, agent.ErrOtherJob), errors.Is(err, agent.ErrRevoked):
 		return true
 	case err == nil: // a step, which nobody makes
 		t.keeps = true

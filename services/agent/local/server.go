@@ -318,7 +318,7 @@ func (s *Server) add(ctx context.Context, joining Joining, job events.Job) (sess
 		defer s.mutex.Unlock()
 		delete(s.trainers, session)
 		s.keep(t.kept)
-		if why := context.Cause(t.ended); errors.Is(why, agent.ErrOtherJob) {
+		if why := context.Cause(t.ended); errors.Is(why, agent.ErrOtherJob) || errors.Is(why, agent.ErrRevoked) {
 			s.refused = why
 		}
 		s.limit()

@@ -81,6 +81,7 @@ type (
 		Left     bool   // the node asked to go, and the cluster can do without it
 		Refused  bool   // the cluster does not take the node as it is
 		OtherJob bool   // that is because it trains another job
+		Revoked  bool   // the node's kit is worth nothing any more
 		Complete bool   // the job is done
 		Stopped  bool   // training has stopped, with a snapshot, and may go on another time
 		Reason   string // why the session cannot go on, where the node has not left
