@@ -56,7 +56,7 @@ func Start(config Config) (*Server, error) {
 		options.HTTPPort = 0 // its monitoring asks nobody who they are
 	}
 	options.ServerName, options.Host, options.Port = "reknit", config.Host, port
-	options.JetStream, options.StoreDir, options.SyncAlways = true, config.StoreDir, config.SyncAlways
+	options.JetStream, options.StoreDir, options.SyncAlways = true, config.StoreDir, options.SyncAlways || config.SyncAlways
 	options.JetStreamMaxMemory, options.JetStreamMaxStore, options.StreamMaxBufferedSize = memoryBytes, config.StoreBytes, streamBuffer
 	options.JetStreamLimits.DefaultMaxConsumers = mostConsumers
 	options.NoSigs, options.NoLog, options.DisableJetStreamBanner = true, true, true

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,6 +28,10 @@ type AdmissionOptions struct {
 	Cluster string   // default "default"
 	Quorum  int      // of how many institutions members must approve of a node that none lists; 0: it may not join
 	Sign    []string // institutions whose keys sign; default all that are here
+
+	// Add are the names of nodes, by institution, that are listed beside those of the policy that is there, whose quorum stays. Nil: all
+	// that have a kit are listed, and nobody else.
+	Add map[string][]string
 }
 
 // Admission writes the policy that lists all nodes of the installation, and signs it. Other institutions' signatures stay if the file has
@@ -55,7 +60,12 @@ func Admission(o AdmissionOptions) error {
 		return err
 	}
 	policy := negotiator.Policy{Cluster: o.Cluster, Quorum: o.Quorum}
-	if policy.Institutions, err = i.listed(institutions); err != nil {
+	if o.Add != nil {
+		policy, err = i.added(signed, o.Add)
+	} else {
+		policy.Institutions, err = i.listed(institutions)
+	}
+	if err != nil {
 		return err
 	}
 	if err := signed.replace(policy); err != nil {
@@ -96,6 +106,33 @@ func (i *installation) listed(institutions []string) (map[string][]string, error
 		}
 	}
 	return nodes, nil
+}
+
+// added returns the policy that is signed with more nodes, and without institutions that were removed.
+func (i *installation) added(before *signed, nodes map[string][]string) (policy negotiator.Policy, err error) {
+	if len(before.Policy) > 0 {
+		if err := json.Unmarshal(before.Policy, &policy); err != nil {
+			return policy, fmt.Errorf("policy: %w", err)
+		}
+	}
+	policy.Cluster = i.Cluster
+	known, err := i.institutions()
+	maps.DeleteFunc(policy.Institutions, func(name string, _ []string) bool { return !slices.Contains(known, name) })
+	for institution, names := range nodes {
+		for _, name := range names {
+			identity, err := bus.ReadIdentity(i.path(institutionsFolder, institution, name))
+			if err != nil {
+				return policy, err
+			}
+			if policy.Institutions == nil {
+				policy.Institutions = map[string][]string{}
+			}
+			if listed := policy.Institutions[institution]; !slices.Contains(listed, identity.Key) {
+				policy.Institutions[institution] = append(listed, identity.Key)
+			}
+		}
+	}
+	return policy, err
 }
 
 // signed is a policy with its signatures.

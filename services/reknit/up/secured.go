@@ -2,6 +2,7 @@ package up
 
 import (
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,8 +54,20 @@ func (o options) checkSecured() error {
 	case o.secured && !hasKeys && exists(o.config().StoreDir):
 		return fmt.Errorf("--secured: %s was begun without keys; expected another --dir", o.dir)
 	}
+	before, err := o.recall()
+	if err != nil {
+		return err
+	}
+	if before.Cluster != "" && before.Cluster != o.cluster {
+		return fmt.Errorf("--cluster: expected %s, with which %s was begun, got %s", before.Cluster, o.dir, o.cluster)
+	}
 	for _, node := range o.nodes {
 		institution, name := ownerOf(node)
+		kit := filepath.Join(o.secret().folder, "institutions", institution, name)
+		if slices.Contains(before.Nodes, institution+"/"+name) && !exists(kit) {
+			return fmt.Errorf("--node: the kit of %s was revoked; expected another name, or first reknit provision security --dir %s --institution %s --node %s",
+				node, o.secret().folder, institution, name)
+		}
 		if !events.Token(institution) || !events.Token(name) {
 			return fmt.Errorf("--node: expected NAME or INSTITUTION/NAME, each of 1 to 64 characters of A-Z a-z 0-9 - _, got %q", node)
 		}
@@ -76,8 +89,10 @@ func (o options) provision(port int) error {
 	if err != nil {
 		return err
 	}
+	named := map[string][]string{}
 	for _, node := range o.nodes {
 		institution, name := ownerOf(node)
+		named[institution] = append(named[institution], name)
 		nodes[institution] = append(nodes[institution], name)
 	}
 	common := provision.Options{
@@ -93,7 +108,53 @@ func (o options) provision(port int) error {
 			return err
 		}
 	}
-	return provision.Admission(provision.AdmissionOptions{Dir: common.Dir, Cluster: o.cluster})
+	if err := provision.Admission(provision.AdmissionOptions{Dir: common.Dir, Cluster: o.cluster, Add: named}); err != nil {
+		return err
+	}
+	return o.remember()
+}
+
+// memory is what is said once.
+type memory struct {
+	Cluster string   `json:"cluster"`
+	Nodes   []string `json:"nodes"` // institution/name of all that were ever named
+}
+
+func (o options) memoryFile() string { return filepath.Join(o.secret().folder, "up.json") }
+
+// recall returns what was said before; nothing where nothing was.
+func (o options) recall() (before memory, err error) {
+	text, err := os.ReadFile(o.memoryFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return before, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &before)
+	}
+	if err != nil {
+		return before, fmt.Errorf("--dir: %s: %w", o.memoryFile(), err)
+	}
+	return before, nil
+}
+
+// remember keeps what is said now beside what was said before.
+func (o options) remember() error {
+	known, err := o.recall()
+	if err != nil {
+		return err
+	}
+	known.Cluster = o.cluster
+	for _, node := range o.nodes {
+		institution, name := ownerOf(node)
+		if named := institution + "/" + name; !slices.Contains(known.Nodes, named) {
+			known.Nodes = append(known.Nodes, named)
+		}
+	}
+	text, err := json.MarshalIndent(known, "", "  ")
+	if err == nil {
+		err = os.WriteFile(o.memoryFile(), text, 0o600)
+	}
+	return err
 }
 
 // nodes are the names of those that have a kit, by institution.

@@ -2,6 +2,7 @@ package up
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -126,5 +128,44 @@ func TestASecuredClusterIsNotStartedWithoutItsKeysNorAnOpenOneWithKeys(t *testin
 		if _, isUsage := err.(tell.UsageError); !isUsage || !strings.HasPrefix(err.Error(), wrong.expected) {
 			t.Errorf("%v: %v, expected %q", wrong.arguments, err, wrong.expected)
 		}
+	}
+}
+
+func TestASecuredClusterThatIsStartedAgainListsNobodyWhomNobodyNamedAndBringsNobodyBack(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	first := options{dir: dir, cluster: "c", host: "127.0.0.1", secured: true, nodes: []string{"alpha/a1", "alpha/a2"}}
+	if err := first.provision(4222); err != nil {
+		t.Fatal(err)
+	}
+	folder := first.secret().folder
+	for _, more := range []provision.Options{
+		{Dir: folder, Institution: "gamma", Nodes: []string{"g1"}}, {Dir: folder, Institution: "alpha", Revoke: []string{"a2"}},
+	} {
+		if err := provision.Security(more); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.checkSecured(); err == nil || !strings.HasPrefix(err.Error(), "--node: the kit of alpha/a2 was revoked") {
+		t.Errorf("with the same words: %v", err)
+	}
+	again := first
+	again.nodes = []string{"alpha/a1", "alpha/a3"}
+	if err := errors.Join(again.checkSecured(), again.provision(4222)); err != nil {
+		t.Fatal(err)
+	}
+	policy, err := os.ReadFile(filepath.Join(folder, "admission.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, listed := range map[string]bool{"alpha/a1": true, "alpha/a3": true, "gamma/g1": false} {
+		if identity, err := bus.ReadIdentity(filepath.Join(folder, "institutions", name)); err != nil ||
+			strings.Contains(string(policy), identity.Key) != listed {
+			t.Errorf("%s is listed: expected %v: %v", name, listed, err)
+		}
+	}
+	other := again
+	other.cluster = "d"
+	if err := other.checkSecured(); err == nil || !strings.HasPrefix(err.Error(), "--cluster: expected c") {
+		t.Errorf("with another cluster: %v", err)
 	}
 }
