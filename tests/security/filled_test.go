@@ -81,6 +81,17 @@ func (a *attacker) isRefusedForRoom() bool {
 	return answer != nil && strings.Contains(string(answer.Data), "maximum bytes exceeded")
 }
 
+// fillUp says things until the log takes no more.
+func (a *attacker) fillUp(from *int) {
+	a.Helper()
+	a.fill(from, bound+bound/8)
+	for !a.isRefusedForRoom() { // what little is left
+		for range 100 {
+			a.fill(from, 1)
+		}
+	}
+}
+
 // TestWhoFillsTheLogLosesItsOwnWordsAndStopsNobody has a kit of one institution say thrice as much as the log takes, on subjects without an
 // end. A node of another institution is heard all the while, and nothing that it or a service said is gone.
 func TestWhoFillsTheLogLosesItsOwnWordsAndStopsNobody(t *testing.T) {
@@ -122,6 +133,20 @@ func TestWhoFillsTheLogLosesItsOwnWordsAndStopsNobody(t *testing.T) {
 	}
 }
 
+// TestServicesThatStartBesideALogThatOneFilledGoOn fills the log while no service runs. None can take its lease before there is room.
+func TestServicesThatStartBesideALogThatOneFilledGoOn(t *testing.T) {
+	p := open(t)
+	p.smallLog()
+	liar, victim, from := p.attacker("n3"), p.attacker("n1"), 0
+	liar.fillUp(&from)
+	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
+		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
+	})
+	if _, taken := victim.saysWithin(events.EventSubject(cluster, events.NodeProfiled, victim.key), 30*time.Second); !taken {
+		t.Error("no room is made within 30 s of the start")
+	}
+}
+
 // TestTheKeeperMendsAFullLog fills the log where no service makes room. With the kit of the keeper its bound is raised.
 func TestTheKeeperMendsAFullLog(t *testing.T) {
 	p := open(t)
@@ -129,12 +154,7 @@ func TestTheKeeperMendsAFullLog(t *testing.T) {
 	liar, victim := p.attacker("n3"), p.attacker("n1")
 	subject := events.EventSubject(cluster, events.NodeProfiled, victim.key)
 	from := 0
-	liar.fill(&from, bound+bound/8)
-	for !liar.isRefusedForRoom() { // what little is left
-		for range 100 {
-			liar.fill(&from, 1)
-		}
-	}
+	liar.fillUp(&from)
 	if _, taken := victim.saysWithin(subject, time.Second); taken {
 		t.Fatal("the log is not full")
 	}

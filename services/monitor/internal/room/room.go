@@ -1,6 +1,7 @@
-// Package room keeps the log of a secured installation from being filled by what a few nodes say. A server bounds a node's words by
-// subject, and counts nobody's. An institution can enrol as many nodes as it likes, so no bound for each would hold in sum. Once the log is all but full the words of those go who take most of it, whoever they are: one who fills the log
-// loses what it said itself, before anybody's words are refused. Services' words stay.
+// Package room keeps a node from filling the log of a secured installation. A server bounds a node's words by subject, and counts nobody's.
+// Once the log is all but full the words of the nodes go that take most of it, and a sixteenth at least: one that fills the log loses what
+// it said itself, before anybody's words are refused, or after minutes if its words are small. Services' words stay, and those of nodes
+// that take less. Many nodes of one institution, each of which takes less, fill it still: the keeper's kit raises its bound then.
 package room
 
 import (
@@ -27,25 +28,34 @@ import (
 // left: 16 s, at the 31 MB/s with which one kit filled a log.
 const (
 	lookEvery = time.Second
-	tooMuch   = 7.0 / 8 // of the log's bound
-	enough    = 3.0 / 4
+	tooMuch   = 7.0 / 8  // of the log's bound
+	enough    = 3.0 / 4  // of it
+	little    = 1.0 / 16 // of it: the words of a node that takes less stay
 	failPause = time.Minute
-	readTime  = 30 * time.Second
+	readTime  = 10 * time.Minute
+	purgeTime = 30 * time.Second
 	batch     = 4096 // messages, of each of which the headers alone are read
 )
 
-// Keep looks at the log until ctx ends, and makes room where it is needed. It does nothing where nobody proves who speaks.
+var errNobody = errors.New("expected a node whose words take a sixteenth of the log's bound, found none")
+
+// Keep looks at the log until ctx ends, and makes room where it is needed. It does nothing where nobody proves who speaks. Each copy of the
+// monitor looks, whether it leads or stands by: none can take the lease in a log that is full.
 func Keep(ctx context.Context, b *bus.Bus) {
 	if !b.Secured() {
 		return
 	}
+	said := false // that no node takes enough
 	for ctx.Err() == nil {
-		pause := lookEvery
-		if err := look(ctx, b); err != nil && ctx.Err() == nil {
+		pause, err := lookEvery, look(ctx, b)
+		if err != nil && ctx.Err() == nil {
 			pause = failPause
-			slog.ErrorContext(ctx, "no room is made in the log, which is all but full", "error", err,
-				"do", "raise its bound with the keeper's kit: nats stream edit "+b.Lane(events.EventStream.Name)+" --max-bytes 8GiB")
+			if !said || !errors.Is(err, errNobody) {
+				slog.ErrorContext(ctx, "no room is made in the log, which is all but full", "error", err,
+					"do", "raise its bound with the keeper's kit: nats stream edit "+b.Lane(events.EventStream.Name)+" --max-bytes 8GiB")
+			}
 		}
+		said = errors.Is(err, errNobody)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -55,35 +65,60 @@ func Keep(ctx context.Context, b *bus.Bus) {
 
 // look makes room if the log is all but full. A log that does not answer is looked at again.
 func look(ctx context.Context, b *bus.Bus) error {
-	ctx, cancel := context.WithTimeout(ctx, readTime)
-	defer cancel()
 	log, err := b.JetStream().Stream(ctx, b.Lane(events.EventStream.Name))
-	if err != nil {
-		return nil
-	}
-	held, bound := float64(log.CachedInfo().State.Bytes), float64(log.CachedInfo().Config.MaxBytes)
-	if bound <= 0 || held <= tooMuch*bound {
+	if err != nil || !holds(log.CachedInfo(), tooMuch) {
 		return nil
 	}
 	taken, err := takenBy(ctx, log, b.Cluster())
 	if err != nil {
 		return err
 	}
+	return makeRoom(ctx, log, b.Cluster(), taken)
+}
+
+// holds reports whether a log holds more than this share of its bound.
+func holds(log *jetstream.StreamInfo, share float64) bool {
+	return log.Config.MaxBytes > 0 && float64(log.State.Bytes) > share*float64(log.Config.MaxBytes)
+}
+
+// makeRoom drops the words of the nodes that were found to take most, until there is room. The log is asked anew before each: another copy
+// may have made room since they were counted.
+func makeRoom(ctx context.Context, log jetstream.Stream, cluster string, taken map[string]uint64) error {
+	least := little * float64(log.CachedInfo().Config.MaxBytes)
 	greatest := slices.SortedFunc(maps.Keys(taken), func(a, b string) int {
 		return cmp.Or(cmp.Compare(taken[b], taken[a]), cmp.Compare(a, b))
 	})
-	for _, node := range greatest {
-		if held <= enough*bound {
-			break
+	if len(greatest) == 0 || float64(taken[greatest[0]]) < least {
+		now, err := log.Info(ctx)
+		if err != nil || !holds(now, tooMuch) {
+			return err
 		}
-		if err := drop(ctx, log, b.Cluster(), node); err != nil {
+		return fmt.Errorf("%w; it holds %d bytes, of which %s", errNobody, now.State.Bytes, spread(greatest, taken))
+	}
+	for _, node := range greatest {
+		now, err := log.Info(ctx)
+		if err != nil || !holds(now, enough) || float64(taken[node]) < least {
+			return err
+		}
+		if err := drop(ctx, log, cluster, node); err != nil {
 			return fmt.Errorf("words of %s, %d bytes: %w", node, taken[node], err)
 		}
 		slog.WarnContext(ctx, "the log was all but full: what a node said is dropped, who took most of it", "node", node,
 			"bytes", taken[node], "do", "revoke the node, or its institution's, if it goes on: reknit provision security --revoke")
-		held -= float64(taken[node])
 	}
 	return nil
+}
+
+// spread tells what nodes' words take, and whose take most.
+func spread(greatest []string, taken map[string]uint64) string {
+	if len(greatest) == 0 {
+		return "services said all"
+	}
+	all := uint64(0)
+	for _, bytes := range taken {
+		all += bytes
+	}
+	return fmt.Sprintf("%d nodes said %d, and services the rest; %s said most, %d", len(greatest), all, greatest[0], taken[greatest[0]])
 }
 
 // wordsOf lists the subjects on which a node alone speaks; "*" stands for every node.
@@ -102,7 +137,7 @@ func wordsOf(cluster, node string) []string {
 	return subjects
 }
 
-// takenBy returns how many bytes of the log each node's words take. O(messages).
+// takenBy returns how many bytes of the log each node's words take, of those that can be read in readTime. O(messages).
 func takenBy(ctx context.Context, log jetstream.Stream, cluster string) (map[string]uint64, error) {
 	reader, err := log.CreateConsumer(ctx, jetstream.ConsumerConfig{
 		Name: rand.Text(), FilterSubjects: wordsOf(cluster, "*"), HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
@@ -113,7 +148,7 @@ func takenBy(ctx context.Context, log jetstream.Stream, cluster string) (map[str
 	}
 	defer func() { _ = log.DeleteConsumer(context.WithoutCancel(ctx), reader.CachedInfo().Name) }()
 	taken := map[string]uint64{}
-	for left := reader.CachedInfo().NumPending; left > 0; {
+	for began, left := time.Now(), reader.CachedInfo().NumPending; left > 0 && time.Since(began) < readTime; {
 		messages, err := reader.FetchNoWait(batch)
 		if err != nil {
 			return nil, err
@@ -152,9 +187,15 @@ func bytesOf(headers nats.Header) uint64 {
 // drop removes what a node said, and what persons asked of it. Services' words of it stay.
 func drop(ctx context.Context, log jetstream.Stream, cluster, node string) error {
 	for _, subject := range wordsOf(cluster, node) {
-		if err := log.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+		if err := purge(ctx, log, subject); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func purge(ctx context.Context, log jetstream.Stream, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, purgeTime)
+	defer cancel()
+	return log.Purge(ctx, jetstream.WithPurgeSubject(subject))
 }
