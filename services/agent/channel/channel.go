@@ -214,8 +214,8 @@ func (c *Channels) make(node string, peer *peer) (*session, error) {
 	ctx, cancel := context.WithTimeout(c.context, handshakeTimeout)
 	defer cancel()
 	h := &handshake{conn: c.identity.Begin(node), process: c.process(node)}
-	rand.Read(h.id[:]) // never fails
-	defer h.conn.Close()
+	rand.Read(h.id[:])                    // never fails
+	defer func() { _ = h.conn.Close() }() // nobody waits for it any more
 	made, err := h.make(ctx, node, func(words []byte) ([]byte, error) { return c.ask(ctx, node, words) })
 	if err != nil {
 		return nil, fmt.Errorf("channel to %s: %w", node, err)

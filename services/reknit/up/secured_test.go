@@ -125,7 +125,7 @@ func TestASecuredClusterIsNotStartedWithoutItsKeysNorAnOpenOneWithKeys(t *testin
 		{[]string{"--dir", secured, "--secured", "--node", "/n1"}, "--node: expected NAME or INSTITUTION/NAME"},
 	} {
 		err := up(t.Context(), io.Discard, append(wrong.arguments, "--port", "0")...)
-		if _, isUsage := err.(tell.UsageError); !isUsage || !strings.HasPrefix(err.Error(), wrong.expected) {
+		if !errors.As(err, &tell.UsageError{}) || !strings.HasPrefix(err.Error(), wrong.expected) {
 			t.Errorf("%v: %v, expected %q", wrong.arguments, err, wrong.expected)
 		}
 	}
