@@ -128,14 +128,22 @@ func (s *Session) checkHeld(ctx context.Context, node, digest string, step uint6
 		if then, err = s.reignOf(ctx, digest); err != nil || then.plan == nil {
 			return false, err
 		}
-		s.mutex.Lock()
-		if len(s.reigns) >= mostParents {
-			clear(s.reigns)
-		}
-		s.reigns[digest] = then
-		s.mutex.Unlock()
+		s.remember(digest, then)
 	}
 	return true, then.check(node, step, units)
+}
+
+// remember keeps a plan whose last step is known: the log has yet to tell where one in force ends.
+func (s *Session) remember(digest string, then reign) {
+	if then.last == 0 {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if len(s.reigns) >= mostParents {
+		clear(s.reigns)
+	}
+	s.reigns[digest] = then
 }
 
 // check reports why a node did not hold units under the plan after so many steps.

@@ -53,7 +53,7 @@ type Session struct {
 	looks    int                     // who has the node's name: under way, and one more
 	exchange *exchange               // the last; nil before the first
 	fetches  map[int]*sync.Mutex     // by unit: held while it is fetched
-	reigns   map[string]reign        // by digest: plans of snapshots, as the log has them
+	reigns   map[string]reign        // by digest: plans of snapshots whose last step the log has
 	facts    map[string]events.Event // to be said, by kind: digests, profiles, paces, and parts of snapshots by tier
 	telling  bool                    // facts are being said
 	oldKit   bool                    // it lets the node say nothing of what keeps snapshots from being written; whoever says facts knows
