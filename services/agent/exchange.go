@@ -232,9 +232,11 @@ func (s *Session) answerViaHub(message *nats.Msg) {
 	s.mutex.Unlock()
 	switch {
 	case sender != nil:
-		if message.Respond(answer(nil)) == nil {
-			go sender.SendViaHub(request.To, key)
+		if err := sender.SendViaHub(request.To, key); err != nil {
+			slog.Warn("request refused", "subject", message.Subject, "error", err)
+			return
 		}
+		_ = message.Respond(answer(nil)) // else it asks again
 	case key != nil:
 		_ = message.Respond(answer([]byte(transfer.NotYet))) // else it is asked again later
 	}

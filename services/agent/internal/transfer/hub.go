@@ -1,6 +1,7 @@
 package transfer
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -112,16 +113,28 @@ func (e *Exchange) askForHub(ctx context.Context, giver string) {
 	}
 }
 
-// SendViaHub puts what this node gives a receiver into the hub's store, sealed with a key of the receiver's: what its own gives, and
-// from now on what comes there.
-func (s *Sender) SendViaHub(receiver string, key seal.Key) {
+// SendViaHub begins to put what this node gives a receiver into the hub's store, sealed with a key of the receiver's: what its own gives,
+// and from now on what comes there. The first key of a receiver counts until the negotiation ends: with each key the store has one
+// more copy of every part. The same key again does nothing new, and another is an error.
+func (s *Sender) SendViaHub(receiver string, key seal.Key) error {
 	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	if first, asked := s.viaHub[receiver]; asked {
+		if !bytes.Equal(first, key) {
+			return fmt.Errorf("key: expected the one with which %s asked first in this negotiation, got another", receiver)
+		}
+		return nil
+	}
 	s.viaHub[receiver] = key
 	there := slices.DeleteFunc(slices.Clone(s.given), func(part given) bool {
 		return !slices.Contains(part.receivers, receiver)
 	})
-	s.mutex.Unlock()
-	for _, part := range there {
+	go s.sendViaHub(there, key)
+	return nil
+}
+
+func (s *Sender) sendViaHub(parts []given, key seal.Key) {
+	for _, part := range parts {
 		data, err := s.exchange.node.Store.Get(part.offering.Digest)
 		if err == nil {
 			err = s.putIntoHub(s.context, toHub{part.offering.Digest, data, key})

@@ -113,3 +113,36 @@ func fetched(t *testing.T, source shards.Source, digest string, size int, patien
 	defer cancel()
 	return into, transfer.Run(patient)
 }
+
+// A member that asked with ever fresh keys had its giver fill the store that all nodes share.
+func TestTheHubHasOneCopyOfAPartForAReceiver(t *testing.T) {
+	exchange := hub(t)
+	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n1", Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	exchange.node.Store = store
+	sender := NewSender(t.Context(), exchange, nil)
+	data := bytes.Repeat([]byte("x"), 1<<20)
+	sender.given = append(sender.given, given{store.Offer(events.Digest(data), data), []string{"n2"}, func(err error) { t.Error(err) }})
+	key := seal.New()
+	for range 3 {
+		if err := sender.SendViaHub("n2", key); err != nil {
+			t.Errorf("asked again with the same key: %v", err)
+		}
+		if err := sender.SendViaHub("n2", seal.New()); err == nil {
+			t.Error("a second key of one receiver is taken")
+		}
+	}
+	hubs := exchange.hub()
+	hubs.URL, hubs.Seal = exchange.node.Bus.Conn().ConnectedUrl(), key
+	if got, err := fetched(t, hubs, events.Digest(data), len(data), time.Minute); err != nil || !bytes.Equal(got, data) {
+		t.Fatalf("the part for its first key: %v", err)
+	}
+	sender.mutex.Lock()
+	defer sender.mutex.Unlock()
+	if copies := len(sender.inHub); copies != 1 {
+		t.Errorf("%d copies are put into the hub", copies)
+	}
+}
