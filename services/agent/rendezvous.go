@@ -76,8 +76,10 @@ const (
 	lastLook  = 500 * time.Millisecond
 )
 
-// Await returns the value of a key once it is set, or the error of ctx. It waits through reconnections and restarts of the hub.
+// Await returns the value of a key once it is set, or the error of ctx with why the last look failed. It waits through reconnections
+// and restarts of the hub.
 func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
+	last := ErrNoValue
 	for began := time.Now(); ; {
 		look, cancel := context.WithTimeout(ctx, lookTime)
 		value, err := r.Get(look, key)
@@ -85,10 +87,13 @@ func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
 		if err == nil {
 			return value, nil
 		}
+		if ctx.Err() == nil {
+			last = err // else the look ended with ctx
+		}
 		select {
 		case <-time.After(min(max(firstLook, time.Since(began)/4), lastLook)):
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, fmt.Errorf("%q: %w: %v", key, ctx.Err(), last) // not wrapped: a look has a deadline of its own
 		}
 	}
 }
