@@ -2,6 +2,12 @@ package security
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,5 +66,38 @@ func TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch(t *testing.T) {
 	}
 	if _, err := p.reads("n1", victim); err == nil {
 		t.Error("a node that has left is let in again")
+	}
+}
+
+// TestConnectionsThatWaitToBeLetInAreBounded has a kit open more connections to a store than a node may have, none of which is let in yet.
+func TestConnectionsThatWaitToBeLetInAreBounded(t *testing.T) {
+	p := open(t)
+	identity := p.identity("n2")
+	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n2", Identity: identity})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	looked, decided := make(chan struct{}, 64), make(chan struct{})
+	t.Cleanup(func() { close(decided) })
+	identity.Admit(func(string) bool { looked <- struct{}{}; <-decided; return false })
+	var oldest net.Conn
+	for range 9 { // eight are a node's
+		connection, err := tls.Dial("tcp", strings.TrimPrefix(store.URL(), "nats://"), with(certificate(t, p.kit("n1"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { connection.Close() })
+		if _, err := connection.Write([]byte("CONNECT {}\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		<-looked
+		if oldest == nil {
+			oldest = connection
+		}
+	}
+	oldest.SetReadDeadline(time.Now().Add(8 * time.Second)) // before the server ends it, for it was not let in
+	if _, err := io.ReadAll(oldest); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the oldest of nine that wait stays open")
 	}
 }

@@ -44,12 +44,15 @@ func (a *admission) Check(connection server.ClientAuthentication) bool {
 		return a.register(connection, accountOfOwner, &server.User{Username: owner})
 	}
 	id := connection.GetID()
-	release, err := a.identity.Hold(context.Background(), nodeOf(connection), func() { a.end(id) })
+	open, release := context.WithCancel(context.Background())
+	a.bound(connection, connected{id, release}) // those that wait to be let in are among the node's
+	leave, err := a.identity.Hold(open, nodeOf(connection), func() { a.end(id) })
 	if err != nil {
+		release()
 		slog.Warn("shard store: connection refused", "bucket", a.bucket, "from", connection.RemoteAddress(), "error", err)
 		return false
 	}
-	a.bound(connection, connected{id, release})
+	context.AfterFunc(open, leave)
 	return a.register(connection, accountOfReaders, &server.User{Username: reader, Permissions: a.readers(said.Name)})
 }
 
