@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"time"
 
@@ -85,12 +86,12 @@ func probe(connection net.Conn, bytes int) (seconds float64, err error) {
 
 // AnswerProbes answers until the connection ends. The hello was read from reader.
 func AnswerProbes(connection net.Conn, reader io.Reader) {
-	answerProbes(connection, reader, probeBytes)
+	answerProbes(connection, reader, probeBytes, math.MaxInt)
 }
 
-// answerProbes takes so many bytes a probe at most.
-func answerProbes(connection net.Conn, reader io.Reader, most uint32) {
-	for {
+// answerProbes takes so many bytes a probe at most, and answers so many probes.
+func answerProbes(connection net.Conn, reader io.Reader, most uint32, probes int) {
+	for range probes {
 		var size [4]byte
 		if _, err := io.ReadFull(reader, size[:]); err != nil {
 			return

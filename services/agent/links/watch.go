@@ -25,6 +25,11 @@ const (
 	bye         = 'b'
 )
 
+// Bounds of those who ask whether a process lives: any node may, one in no plan too.
+const mostAsking = 8 // connections of one node at a time
+
+var askTime = 5 * time.Second // for all that is asked on one
+
 // watched is how many peers a node dials. As many dial it, so that it is missed unless seven neighbours die at once.
 const watched = 3
 
@@ -78,6 +83,7 @@ type Watch struct {
 	peers   map[string]string     // of the plan in force: incarnations by node
 	turn    context.CancelFunc    // ends what watches the peers of the plan before
 	open    map[net.Conn]struct{} // to be told a bye
+	asking  map[string]int        // by node: probes under way that ask for a process
 }
 
 // Listen starts a watch of no peers. It ends without a word to them when ctx does, and in good order with Close.
@@ -86,7 +92,7 @@ func Listen(ctx context.Context, config Config) (*Watch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("links: %w", err)
 	}
-	w := &Watch{config: config, listener: listener, turn: func() {}, open: map[net.Conn]struct{}{}}
+	w := &Watch{config: config, listener: listener, turn: func() {}, open: map[net.Conn]struct{}{}, asking: map[string]int{}}
 	w.context, w.cancel = context.WithCancel(ctx)
 	context.AfterFunc(w.context, func() { listener.Close() })
 	w.work.Go(w.accept)
@@ -238,8 +244,10 @@ func (w *Watch) serve(connection net.Conn) {
 		return
 	}
 	if hello.Asks != "" { // by whoever is a node: a process that is in no plan any more tells that it lives
-		if w.isAsked(hello) {
-			answerProbes(secured, reader, 0)
+		if w.asked(hello) {
+			connection.SetDeadline(time.Now().Add(askTime))
+			answerProbes(secured, reader, 0, roundTrips)
+			w.answered(hello)
 		}
 		return
 	}
@@ -269,11 +277,23 @@ func (w *Watch) refused(connection net.Conn, err error) {
 	slog.Log(w.context, level, "links: connection refused", "from", connection.RemoteAddr(), "error", err)
 }
 
-// isAsked reports whether a probe is for this process.
-func (w *Watch) isAsked(probe Hello) bool {
+// asked reports whether a probe that asks for a process is answered: it is for this one, and few of its node's are under way.
+func (w *Watch) asked(probe Hello) bool {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return probe.Asks == w.process
+	if probe.Asks != w.process || w.asking[probe.Node] >= mostAsking {
+		return false
+	}
+	w.asking[probe.Node]++
+	return true
+}
+
+func (w *Watch) answered(probe Hello) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	if w.asking[probe.Node]--; w.asking[probe.Node] == 0 {
+		delete(w.asking, probe.Node)
+	}
 }
 
 // Close says bye to all and ends.

@@ -2,8 +2,10 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"testing"
 	"time"
@@ -234,5 +236,59 @@ func TestWhoTookAPortDoesNotAnswerForTheProcessBefore(t *testing.T) {
 	}
 	if _, _, err := n2.Measure(t.Context(), "n1", n1.Address(), 0); err != nil {
 		t.Errorf("a link is measured whoever answers: %v", err)
+	}
+}
+
+// asks opens a connection that asks for the process of station n1, and says whether it answers a probe.
+func (s *station) asks(t *testing.T) (connection net.Conn, answers bool) {
+	t.Helper()
+	who := Hello{Cluster: "test", Node: "n2", Probe: true, Asks: "1"}
+	connection, err := Dial(t.Context(), nil, net.Dialer{}, who, "n1", s.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { connection.Close() })
+	_, err = probe(connection, 0)
+	return connection, err == nil
+}
+
+// A kit in no plan had a node serve five hundred such connections for as long as it liked.
+func TestANodeAsksSoOftenAtATimeAndNoMore(t *testing.T) {
+	usual := askTime
+	askTime = time.Hour
+	t.Cleanup(func() { askTime = usual })
+	all, _ := stations(t, "n1")
+	first, answers := all["n1"].asks(t)
+	for more := 1; answers && more < mostAsking; more++ {
+		_, answers = all["n1"].asks(t)
+	}
+	if !answers {
+		t.Fatalf("fewer than %d connections at a time are answered", mostAsking)
+	}
+	if _, answers := all["n1"].asks(t); answers {
+		t.Errorf("more than %d connections at a time are answered", mostAsking)
+	}
+	for range roundTrips - 1 {
+		if _, err := probe(first, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := probe(first, 0); err == nil {
+		t.Errorf("more than %d probes on a connection are answered", roundTrips)
+	}
+	if _, answers := all["n1"].asks(t); !answers {
+		t.Error("one that has ended counts for ever")
+	}
+}
+
+func TestWhoAsksAndSaysNoMoreIsCutOff(t *testing.T) {
+	usual := askTime
+	askTime = 100 * time.Millisecond
+	t.Cleanup(func() { askTime = usual })
+	all, _ := stations(t, "n1")
+	silent, _ := all["n1"].asks(t)
+	silent.SetReadDeadline(time.Now().Add(patience))
+	if _, err := silent.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("it is not")
 	}
 }
