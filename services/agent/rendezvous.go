@@ -93,7 +93,7 @@ func (r *Rendezvous) Await(ctx context.Context, key string) ([]byte, error) {
 		select {
 		case <-time.After(min(max(firstLook, time.Since(began)/4), lastLook)):
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%q: %w: %v", key, ctx.Err(), last) // not wrapped: a look has a deadline of its own
+			return nil, fmt.Errorf("%q: %w: %s", key, ctx.Err(), last.Error()) // not wrapped: a look has a deadline of its own
 		}
 	}
 }
