@@ -312,6 +312,12 @@ func (b *Bus) LastEvent(
 	return event, err == nil, err
 }
 
+// LastSequence returns where the last message on a subject is, whoever signed it and with which key; 0 where there is none.
+func (b *Bus) LastSequence(ctx context.Context, stream events.Stream, subject string) (uint64, error) {
+	message, _, err := b.last(ctx, stream, subject)
+	return message.sequence, err
+}
+
 // Holds reports whether the event stream is the one that had the event with this id at sequence, or any message where
 // id is empty: it has it, or has dropped it since, for its age or because newer ones on its subject came. It logs an
 // error if messages that were stored after known may have been dropped unread.

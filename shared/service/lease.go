@@ -73,12 +73,12 @@ func (r *runner) standBy(ctx context.Context) error {
 func (r *runner) othersWork(ctx context.Context, subject string) (lease uint64, works bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	last, _, err := r.Bus.LastEvent(ctx, events.EventStream, subject)
+	lease, err = r.Bus.LastSequence(ctx, events.EventStream, subject) // of an instance before, whose key may have been replaced
 	if err != nil {
 		return 0, false, err
 	}
 	_, silence := r.Bus.Conn().RequestWithContext(ctx, events.LeaseSubject(r.Bus.Cluster(), r.Name, r.Bus.Identity().Key), nil)
-	return last.Sequence, silence == nil, nil
+	return lease, silence == nil, nil
 }
 
 // Version names the build of this program as Go wrote it down: a version of its module, or one made of its commit.

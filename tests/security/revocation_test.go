@@ -132,6 +132,37 @@ func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
 	}
 }
 
+// TestAServiceWhoseKeyIsReplacedActsAgain revokes a service, whose last lease is signed by a key that nobody knows any more.
+func TestAServiceWhoseKeyIsReplacedActsAgain(t *testing.T) {
+	p := open(t)
+	run := func() {
+		services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
+			return map[string]string{"REKNIT_NATS_KIT": p.kit(service)}
+		})
+	}
+	taken := func() bool {
+		_, found, err := p.connect("user").LastEvent(t.Context(), events.EventStream, events.EventSubject(cluster, events.LeaseTaken, "negotiator"))
+		return found && err == nil // signed by who is the negotiator now
+	}
+	await := func(when string) {
+		t.Helper()
+		for end := time.Now().Add(waits); !taken(); time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("no negotiator acts %s", when)
+			}
+		}
+	}
+	run()
+	await("at first")
+	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"negotiator"}})
+	p.push()
+	if taken() {
+		t.Fatal("the lease of before passes for one of the new key")
+	}
+	run()
+	await("with its new key")
+}
+
 func TestAKitThatIsWrittenAnewKeepsItsIdentity(t *testing.T) {
 	p := open(t)
 	before := p.key("n1")
