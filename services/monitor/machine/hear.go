@@ -249,6 +249,9 @@ func (m *Machine) knows(way direction) bool {
 	return m.state.Nodes[way.from] != nil && m.state.Nodes[way.to] != nil
 }
 
+// mostWaited bounds what an agent says of for how long the others waited for a script that hangs, in seconds: nobody waits for an hour.
+const mostWaited = 3600
+
 // exited takes the word of the agent that was beside a trainer: its process is gone, or hangs. No silence, peer or
 // probe has to prove it. A node that nobody watches any more is gone already, or runs another process.
 func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
@@ -257,7 +260,7 @@ func (m *Machine) exited(cause events.Event, exit events.Exit) []events.Event {
 	if known == nil || known.Incarnation != exit.Incarnation {
 		return nil
 	}
-	verdict, state := detect.Verdict{Node: exit.Node, WaitedSeconds: exit.WaitedSeconds}, "is gone"
+	verdict, state := detect.Verdict{Node: exit.Node, WaitedSeconds: min(exit.WaitedSeconds, mostWaited)}, "is gone"
 	known.ended = !exit.Hangs && !exit.Keeps
 	if exit.Hangs || exit.WaitedSeconds > 0 {
 		state = "hangs"

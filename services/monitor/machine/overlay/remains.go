@@ -70,13 +70,18 @@ func (r Remains) Do(held bool) string {
 	case len(unknown) > 0 && r.newest.Step > 0:
 		return looks(unknown) + "Else " + r.newest.GoOn()
 	case len(unknown) > 0:
-		return looks(unknown) + "No snapshot is known: only if none of them runs any more, the state is gone. To begin anew at the first step " +
-			"then: reknit cluster reset"
+		return looks(unknown) + "The log tells of no snapshot: " + fromAnOlder + ". Only if none of them runs any more, and there is none, the state " +
+			"is gone. To begin anew at the first step then: reknit cluster reset"
 	case r.newest.Step > 0:
 		return r.newest.GoOn()
 	}
-	return "no snapshot is known: the state of those that ended is gone. To begin anew at the first step: reknit cluster reset"
+	return "the log tells of no snapshot: " + fromAnOlder + ". If there is none, the state of those that ended is gone. To begin anew at the first " +
+		"step then: reknit cluster reset"
 }
+
+// fromAnOlder is for a snapshot of which the log tells no more: events are dropped after some days, and what lies in a folder is not.
+const fromAnOlder = "if there is one that is older than the log, start the scripts again with its REKNIT_SNAPSHOT_FOLDER or REKNIT_SNAPSHOT_BUCKET, " +
+	"and training goes on from there"
 
 // looks says what to do first where nothing proves that some nodes ended.
 func looks(unknown []string) string {

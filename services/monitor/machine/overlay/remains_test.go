@@ -40,7 +40,7 @@ func TestNobodyIsToldToBeginAnewWhileOneMayHoldTheState(t *testing.T) {
 		"all are gone":                        {[]overlay.Node{gone, {Node: "n5"}}, false, "those that ended is gone", true},
 		"a script keeps its own state":        {[]overlay.Node{ended}, true, "go on from their own checkpoints", false},
 		"one of these may live":               {[]overlay.Node{script}, true, "nothing proves that n7 ended", false},
-		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "no snapshot is known", true},
+		"one ended well, and one lives":       {[]overlay.Node{node("n6", overlay.Ended), heard}, false, "the log tells of no snapshot", true},
 	} {
 		says := overlay.RemainsOf(test.nodes, overlay.Snapshot{}, now).Do(test.held)
 		if !strings.Contains(says, test.says) || strings.Contains(says, "reknit cluster reset") != test.mayAdvise {
@@ -75,5 +75,11 @@ func TestWhoMayGoOnFromASnapshotIsToldWhereItLies(t *testing.T) {
 	disk.Folders["n2"] = "/other"
 	if in := disk.In(); in != "/other (n2), /snap (n1)" {
 		t.Errorf("it lies in %q", in)
+	}
+	for _, folders := range []map[string]string{disk.Folders, {"n1": "/x; rm -r ."}} {
+		disk.Folders = folders
+		if says := disk.GoOn(); strings.Contains(says, "REKNIT_SNAPSHOT_FOLDER=") || !strings.Contains(says, disk.In()) {
+			t.Errorf("%v: it says %q, which is to be read and not pasted", folders, says)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package overlay
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -100,11 +101,16 @@ func (s Snapshot) In() string {
 	return strings.Join(says, ", ")
 }
 
+// plainFolder is one that may be pasted into a shell: nodes say what they are called.
+var plainFolder = regexp.MustCompile(`^[A-Za-z0-9/._-]+$`)
+
 // GoOn tells how training goes on from the snapshot where all processes have ended.
 func (s Snapshot) GoOn() string {
 	where := "REKNIT_SNAPSHOT_BUCKET"
-	if s.Tier == diskTier {
-		where = strings.TrimSuffix("REKNIT_SNAPSHOT_FOLDER="+s.In(), "=")
+	if in := s.In(); s.Tier == diskTier && plainFolder.MatchString(in) {
+		where = "REKNIT_SNAPSHOT_FOLDER=" + in
+	} else if s.Tier == diskTier {
+		where = strings.TrimSuffix("the REKNIT_SNAPSHOT_FOLDER that each had: "+in, ": ")
 	}
 	return fmt.Sprintf("start the scripts again by the names that their nodes had, with %s: training goes on from step %d", where, s.Step)
 }
