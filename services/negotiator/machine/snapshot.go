@@ -35,14 +35,15 @@ func (m *Machine) misreading(failure events.Failure, blamed string) []string {
 }
 
 // noteMisread has the next attempt do without the snapshot that a node could not read: it has an older one perhaps. A node that
-// misreads another one, too, is not asked for any: what it reads is nothing, or not what others have.
-func (m *Machine) noteMisread(node string) {
+// misreads another one, too, is not asked for any: what it reads is nothing, or not what others have. Readers
+// that differ, of whom one may be right, are asked for older ones as often as they differ.
+func (m *Machine) noteMisread(node string, differs bool) {
 	snapshot := m.state.Negotiation.Snapshot
 	if snapshot.Plan == "" {
 		return
 	}
 	for key := range m.state.Misread {
-		if strings.HasPrefix(key, node+" ") {
+		if strings.HasPrefix(key, node+" ") && !differs {
 			m.state.Misread[node] = true
 		}
 	}

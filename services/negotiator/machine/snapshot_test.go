@@ -247,3 +247,22 @@ func TestTheNextAttemptDoesWithoutWhatANodeCouldNotRead(t *testing.T) {
 		})
 	}
 }
+
+func TestReadersThatDifferInTwoSnapshotsGoBackToTheThird(t *testing.T) {
+	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
+	for _, node := range []string{"n4", "n5"} {
+		w.reads[node] = []events.Snapshot{snapshotOf(400, planOne, 0, 3), snapshotOf(300, planOne, 0, 3), snapshotOf(200, planOne, 0, 3)}
+	}
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.loseAll()
+	for _, again := range []bool{true, false} {
+		w.mute[events.Scheduled] = again
+		w.hear(events.RestorationFailed, "/restorer", "r",
+			&events.Failure{Negotiation: w.opened.Negotiation, Givers: []string{"n4", "n5"}, Reason: "unit 0: they differ"})
+		w.run()
+	}
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 200 {
+		t.Errorf("goes on from step %d, held %+v: expected 200", plan.ResumeStep, w.held())
+	}
+}

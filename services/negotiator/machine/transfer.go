@@ -48,8 +48,9 @@ func (m *Machine) transferFailed(failure events.Failure) {
 		return
 	}
 	blamed := m.toBlame(failure)
-	for _, node := range m.misreading(failure, blamed) {
-		m.noteMisread(node)
+	misread := m.misreading(failure, blamed)
+	for _, node := range misread {
+		m.noteMisread(node, len(misread) > 1)
 	}
 	m.retry("transfer failed: "+failure.Reason, blamed)
 }
