@@ -204,7 +204,7 @@ func (m *Machine) Replaced() []Action {
 	return m.act()
 }
 
-// Revoked hears that the kit of this node is worth nothing any more: the cluster goes on without it, and it says nothing that anybody hears.
+// Revoked hears that the kit of this node is worth nothing any more: the cluster goes on without it, and nobody hears what it says.
 func (m *Machine) Revoked() []Action {
 	m.end(End{Revoked: true, Reason: "this node's kit was revoked: expected a new one of reknit provision security (REKNIT_NATS_KIT)"})
 	return m.act()

@@ -65,8 +65,8 @@ func (o options) checkSecured() error {
 		institution, name := ownerOf(node)
 		kit := filepath.Join(o.secret().folder, "institutions", institution, name)
 		if slices.Contains(before.Nodes, institution+"/"+name) && !exists(kit) {
-			return fmt.Errorf("--node: the kit of %s was revoked; expected another name, or first reknit provision security --dir %s --institution %s --node %s",
-				node, o.secret().folder, institution, name)
+			return fmt.Errorf("--node: the kit of %s was revoked; expected another name, or first reknit provision security "+
+				"--dir %s --institution %s --node %s", node, o.secret().folder, institution, name)
 		}
 		if !events.Token(institution) || !events.Token(name) {
 			return fmt.Errorf("--node: expected NAME or INSTITUTION/NAME, each of 1 to 64 characters of A-Z a-z 0-9 - _, got %q", node)

@@ -55,7 +55,7 @@ are named may join: --node n1 --node n2, or alpha/n1 --node beta/n1 for two inst
 		"address on which NATS listens; 0.0.0.0 lets other machines in, and asks nobody for a password")
 	flags.IntVar(&o.port, "port", 4222, "port on which NATS listens; 0 takes a free one, and the same one again")
 	processes.PageFlag(flags, &o.page)
-	flags.BoolVar(&o.secured, "secured", false, "whoever connects proves who it is by a kit: keys, certificates and permissions in DIR/secret")
+	flags.BoolVar(&o.secured, "secured", false, "whoever connects proves who it is by a kit of keys in DIR/secret")
 	flags.StringArrayVar(&o.nodes, "node", nil, "NAME, or INSTITUTION/NAME, of a node that gets a kit and may join; again for each")
 	flags.IntVar(&o.startNodes, "start-nodes", 1, "trainers that the first plan waits for, of the job that most who wait train")
 	return command
@@ -132,7 +132,8 @@ func (o options) tell(url, page, logs string, out io.Writer) error {
 	if page != "" {
 		fmt.Fprintln(out, processes.PageShows(page))
 	}
-	_, err := fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n", logs, url, o.cluster)
+	_, err := fmt.Fprintf(out, "logs in %s; REKNIT_NATS_URL=%s REKNIT_CLUSTER=%s reknit agent run -- COMMAND starts a trainer\n",
+		logs, url, o.cluster)
 	return err
 }
 
