@@ -47,7 +47,7 @@ type Bus struct {
 	missing    allowance
 	mark       mark
 	replaced   chan error             // the last word that the log was replaced
-	revoked    context.Context        // ends once the server says that the kit is worth nothing any more
+	revoked    context.Context        // ends once the kit is worth nothing any more
 	looks      atomic.Int32           // at the log, that were asked for since the last one began
 	looked     atomic.Int64           // when it was looked because a stream was missing
 	trouble    atomic.Pointer[string] // what is repeated, and why; nil: nothing is, for long
@@ -83,14 +83,13 @@ const Regroup = (pingsOutstanding+1)*pingInterval + 2*reconnectWait
 func Connect(ctx context.Context, config Config) (*Bus, error) {
 	connected := make(chan struct{}, 1)
 	log := slog.With("connection", config.Name)
-	kit, err := openKit(config)
+	revoked, revoke := context.WithCancel(context.WithoutCancel(ctx))
+	kit, err := openKit(config, revoke)
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1, replaced: make(chan error, 1)}
+	b := &Bus{kit: kit, cluster: config.Cluster, replicas: 1, replaced: make(chan error, 1), revoked: revoked}
 	b.ends, b.end = context.WithCancel(context.WithoutCancel(ctx))
-	var revoke context.CancelFunc
-	b.revoked, revoke = context.WithCancel(context.WithoutCancel(ctx))
 	servers := slices.Sorted(slices.Values(strings.FieldsFunc(config.URL, func(r rune) bool { return r == ',' || r == ' ' })))
 	if servers = slices.Compact(servers); len(servers) >= 3 {
 		b.replicas = 3
@@ -151,7 +150,10 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	return b, nil
 }
 
-// Revoked is closed once the server has said that the kit is worth nothing any more.
+// ErrRevoked says that the kit with which somebody connected is worth nothing any more.
+var ErrRevoked = errors.New("the kit was revoked, or its folder holds another key by now (REKNIT_NATS_KIT): expected a start with the new kit")
+
+// Revoked is closed once the kit is worth nothing any more: the server has said so, or its folder holds another key.
 func (b *Bus) Revoked() <-chan struct{} { return b.revoked.Done() }
 
 func (b *Bus) connected(c *nats.Conn, since time.Time) {

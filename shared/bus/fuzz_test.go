@@ -192,7 +192,7 @@ func FuzzKit(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		k, err := openKit(Config{Kit: folder})
+		k, err := openKit(Config{Kit: folder}, func() {})
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "REKNIT_NATS_KIT: ") {
 				t.Errorf("%v: expected the setting", err)

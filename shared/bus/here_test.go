@@ -18,7 +18,7 @@ func TestOnlyAServerThatOtherMachinesReachIsWarnedOf(t *testing.T) {
 		"nats://10.0.0.7:4222": false, "nats://127.0.0.1.example:4222": false, "nats://127.0.0.1:4222,nats://10.0.0.7:4222": false, "": false,
 	} {
 		told.Reset()
-		if _, err := openKit(Config{URL: url}); err != nil {
+		if _, err := openKit(Config{URL: url}, func() {}); err != nil {
 			t.Fatal(err)
 		}
 		if warned := strings.Contains(told.String(), "no keys and no TLS"); warned == isHere {

@@ -50,12 +50,14 @@ type kit struct {
 // Enter returns how a connection that is no bus is made with a kit: its options, and the prefix of JetStream's subjects, which
 // is empty for the usual one.
 func Enter(folder string) (options []nats.Option, api string, err error) {
-	k, err := openKit(Config{Kit: folder})
+	k, err := openKit(Config{Kit: folder}, func() {})
 	return k.options, k.API, err
 }
 
 var onlyHere = regexp.MustCompile(`^nats://(127\.[0-9.]+|localhost|\[::1\])(:[0-9]+)?$`) // URL of a server that no other machine reaches
-func openKit(config Config) (k kit, err error) {
+
+// openKit reads a kit. It calls revoked when a connection finds that the folder holds another key by now.
+func openKit(config Config, revoked func()) (k kit, err error) {
 	if config.Kit == "" {
 		if !config.Command && !onlyHere.MatchString(config.URL) {
 			slog.Warn("no keys and no TLS: whoever reaches this NATS server can speak for everybody (REKNIT_NATS_KIT)", "url", config.URL)
@@ -70,12 +72,30 @@ func openKit(config Config) (k kit, err error) {
 		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
 	}
 	k.options = []nats.Option{
-		nats.UserCredentials(at(CredentialsFile)), // read at each connection, so that a new token needs no restart
+		k.credentials(at(CredentialsFile), revoked),
 		nats.RootCAs(at(AuthorityFile)), nats.ClientCert(at(CertificateFile), at(KeyFile)), nats.TLSHandshakeFirst(),
 		nats.CustomInboxPrefix("_INBOX." + k.Key),
 		nats.IgnoreAuthErrorAbort(), // a server that starts may not know the accounts yet
 	}
 	return k, nil
+}
+
+// credentials reads the token at each connection, so that a new one needs no restart. A token of another key is not shown: who signs with
+// the key of before would be connected, answer that it works, and be heard by nobody.
+func (k kit) credentials(file string, revoked func()) nats.Option {
+	return nats.UserJWT(func() (string, error) {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		if signer, err := signerOf(text); err != nil {
+			return "", err
+		} else if !signer.Equal(k.signer) {
+			revoked()
+			return "", ErrRevoked
+		}
+		return nkeys.ParseDecoratedJWT(text)
+	}, func(nonce []byte) ([]byte, error) { return ed25519.Sign(k.signer, nonce), nil })
 }
 
 // signerIn returns the key that a file of credentials holds.
@@ -84,6 +104,10 @@ func signerIn(file string) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
+	return signerOf(text)
+}
+
+func signerOf(text []byte) (ed25519.PrivateKey, error) {
 	pair, err := nkeys.ParseDecoratedUserNKey(text)
 	if err != nil {
 		return nil, err

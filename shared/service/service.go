@@ -66,8 +66,8 @@ type runner struct {
 }
 
 // Run runs the machine until ctx ends, which is no error. While another instance works it stands by. It ends with
-// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards or bus.ErrLogReplaced, when the memory cannot be
-// stored, or when the machine hangs: what it is at has no end then that could be waited for, and goes with the process.
+// bus.ErrFenced when another instance took the lease, with ErrLogWentBackwards, bus.ErrLogReplaced or bus.ErrRevoked, when the memory
+// cannot be stored, or when the machine hangs: what it is at has no end then that could be waited for, and goes with the process.
 func Run(ctx context.Context, options Options) error {
 	r := &runner{
 		Options: options, instance: rand.Text(), metrics: newMetrics(options.Name, options.Bus.Cluster()),
@@ -112,6 +112,8 @@ func (r *runner) runUnlessHung(ctx context.Context) error {
 			hung = nil // ctx ended, and run does
 		case err := <-r.Bus.Replaced():
 			return err // the next instance is what follows from the log that there is
+		case <-r.Bus.Revoked():
+			return bus.ErrRevoked
 		}
 	}
 }

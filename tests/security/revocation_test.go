@@ -2,16 +2,19 @@ package security
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/caarlos0/env/v11"
 	"github.com/nats-io/nats.go"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
+	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/tests/services"
@@ -132,35 +135,56 @@ func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
 	}
 }
 
-// TestAServiceWhoseKeyIsReplacedActsAgain revokes a service, whose last lease is signed by a key that nobody knows any more.
-func TestAServiceWhoseKeyIsReplacedActsAgain(t *testing.T) {
+// TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs revokes a service that runs, whose last lease is signed by a key that nobody knows any
+// more. It must not connect with the new token: it would answer the next one that it works, and nobody would hear what it says.
+func TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs(t *testing.T) {
 	p := open(t)
-	run := func() {
-		services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
-			return map[string]string{"REKNIT_NATS_KIT": p.kit(service)}
-		})
+	ctx, cancel := context.WithCancel(t.Context())
+	act := func() <-chan error {
+		var config negotiator.Config
+		settings := map[string]string{"REKNIT_NATS_URL": p.url, "REKNIT_CLUSTER": cluster, "REKNIT_NATS_KIT": p.kit("negotiator")}
+		if err := env.ParseWithOptions(&config, env.Options{Environment: settings}); err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- negotiator.Run(ctx, config) }()
+		return ended
 	}
-	taken := func() bool {
-		_, found, err := p.connect("user").LastEvent(t.Context(), events.EventStream, events.EventSubject(cluster, events.LeaseTaken, "negotiator"))
-		return found && err == nil // signed by who is the negotiator now
-	}
+	lease := events.EventSubject(cluster, events.LeaseTaken, "negotiator")
+	user := p.connect("user")
 	await := func(when string) {
 		t.Helper()
-		for end := time.Now().Add(waits); !taken(); time.Sleep(100 * time.Millisecond) {
+		for end := time.Now().Add(waits); ; time.Sleep(100 * time.Millisecond) {
+			if _, found, err := user.LastEvent(t.Context(), events.EventStream, lease); found && err == nil {
+				return // signed by who is the negotiator by the kit of the user
+			}
 			if time.Now().After(end) {
 				t.Fatalf("no negotiator acts %s", when)
 			}
 		}
 	}
-	run()
+	before := act()
 	await("at first")
 	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"negotiator"}})
 	p.push()
-	if taken() {
+	select {
+	case err := <-before:
+		if !errors.Is(err, bus.ErrRevoked) {
+			t.Errorf("the negotiator whose key is replaced ends with %v, expected %v", err, bus.ErrRevoked)
+		}
+	case <-time.After(waits):
+		t.Fatal("the negotiator whose key is replaced goes on")
+	}
+	user = p.connect("user")
+	if _, found, _ := user.LastEvent(t.Context(), events.EventStream, lease); found {
 		t.Fatal("the lease of before passes for one of the new key")
 	}
-	run()
+	next := act()
 	await("with its new key")
+	cancel()
+	if err := <-next; err != nil {
+		t.Error(err)
+	}
 }
 
 func TestAKitThatIsWrittenAnewKeepsItsIdentity(t *testing.T) {
