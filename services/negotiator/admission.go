@@ -6,13 +6,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/machine"
 	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -38,38 +43,109 @@ func SignedText(policy json.RawMessage) ([]byte, error) {
 	return text.Bytes(), err
 }
 
-// readAdmission reads a policy, which counts where more than half of the institutions that the kit knows have signed it.
-func readAdmission(file, kit, cluster string) (admission protocol.Admission, err error) {
-	if file == "" {
+// policyFile is where the policy is that counts, and what it was when it was read last.
+type policyFile struct {
+	file, kit, cluster string // file is empty where everybody who is let in may join
+	text               []byte // of the file
+	signed             []byte // the policy in force, as it was signed; nil: none is
+	version            int    // of that
+	looked             time.Time
+}
+
+// read reads the policy, which counts where more than half of the institutions that the kit knows have signed it.
+func (p *policyFile) read() (admission protocol.Admission, err error) {
+	if p.file == "" {
 		return admission, nil
 	}
-	if kit == "" {
+	if p.kit == "" {
 		return admission, errors.New("expected REKNIT_NATS_KIT, too: where nobody has a key anybody can come as anybody")
 	}
-	identity, err := bus.ReadIdentity(kit)
-	if err != nil {
+	if p.text, err = os.ReadFile(p.file); err != nil {
 		return admission, err
 	}
-	text, err := os.ReadFile(file)
+	if admission, err = p.open(); err != nil {
+		return admission, fmt.Errorf("%s: %w", p.file, err)
+	}
+	return admission, nil
+}
+
+func (p *policyFile) open() (admission protocol.Admission, err error) {
+	identity, err := bus.ReadIdentity(p.kit)
 	if err != nil {
-		return admission, err
+		return admission, fmt.Errorf("REKNIT_NATS_KIT: %w", err)
 	}
 	var signed Signed
-	if err := strictly(text, &signed); err != nil {
-		return admission, fmt.Errorf("%s: %w", file, err)
+	if err := strictly(p.text, &signed); err != nil {
+		return admission, err
 	}
 	if err := signed.verify(identity.Institutions); err != nil {
-		return admission, fmt.Errorf("%s: %w", file, err)
+		return admission, err
 	}
 	var policy Policy
 	if err := strictly(signed.Policy, &policy); err != nil {
-		return admission, fmt.Errorf("%s: policy: %w", file, err)
+		return admission, fmt.Errorf("policy: %w", err)
 	}
-	admission, err = policy.admission(cluster)
+	text, err := SignedText(signed.Policy)
 	if err != nil {
-		return admission, fmt.Errorf("%s: policy: %w", file, err)
+		return admission, err
 	}
+	if p.signed != nil && !bytes.Equal(text, p.signed) && policy.Version <= p.version {
+		return admission, fmt.Errorf("policy.version: expected more than %d, which is in force, got %d", p.version, policy.Version)
+	}
+	if admission, err = policy.admission(p.cluster); err != nil {
+		return admission, fmt.Errorf("policy: %w", err)
+	}
+	p.signed, p.version, admission.Lists = text, policy.Version, p.lists()
 	return admission, nil
+}
+
+// lists says how a node gets into the policy. The file lies beside the keys where reknit provision wrote it.
+func (p *policyFile) lists() string {
+	const command = "reknit provision admission --dir "
+	folder, err := filepath.Abs(filepath.Dir(p.file))
+	if err == nil {
+		_, err = os.Stat(filepath.Join(folder, "operator"))
+	}
+	if err != nil {
+		return command + "DIR, where the keys are, lists all that have a kit; copy its admission.json to the negotiator"
+	}
+	return command + folder + " lists all that have a kit"
+}
+
+// lookEvery is how soon a policy that was signed counts.
+const lookEvery = time.Second
+
+// next returns a policy that took the place of the one before; false where none did, or one that counts for nothing.
+func (p *policyFile) next(now time.Time) (admission protocol.Admission, found bool) {
+	if p.file == "" || now.Sub(p.looked) < lookEvery {
+		return admission, false
+	}
+	p.looked = now
+	before := p.text
+	if text, err := os.ReadFile(p.file); err != nil || bytes.Equal(text, before) {
+		return admission, false // away, it counts as it was
+	}
+	admission, err := p.read()
+	if err != nil {
+		slog.Warn("the admission policy counts as it was before", "error", err)
+		return admission, false
+	}
+	slog.Info("an admission policy takes the place of the one before", "file", p.file, "version", p.version)
+	return admission, true
+}
+
+// admitting is a machine that admits by the policy that is there now.
+type admitting struct {
+	*machine.Machine
+	policy *policyFile
+}
+
+// Tick looks at the policy first.
+func (a admitting) Tick(now time.Time) []events.Event {
+	if admission, found := a.policy.next(now); found {
+		a.Admit(admission)
+	}
+	return a.Machine.Tick(now)
 }
 
 func strictly(text []byte, into any) error {

@@ -19,7 +19,7 @@ type Config struct {
 	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" is:"over=0" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
 	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
 	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" is:"min=1" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
-	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"none: everybody who is let in may join; else the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others"`
+	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"none: everybody who is let in may join; else the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others. The next version that is signed there counts within a second"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
@@ -32,7 +32,8 @@ const tickEvery = 250 * time.Millisecond
 
 // Run negotiates until ctx ends.
 func Run(ctx context.Context, config Config) error {
-	settings, err := config.settings()
+	policy := config.policy()
+	settings, err := config.settings(policy)
 	if err != nil {
 		return err
 	}
@@ -43,19 +44,23 @@ func Run(ctx context.Context, config Config) error {
 	defer bus.Close()
 	negotiator := machine.New(settings)
 	return service.Run(ctx, service.Options{
-		Name: "negotiator", Bus: bus, Machine: negotiator, TickEvery: tickEvery, Address: config.HTTPAddress, LogMade: negotiator.Began,
+		Name: "negotiator", Bus: bus, Machine: admitting{negotiator, policy}, TickEvery: tickEvery, Address: config.HTTPAddress, LogMade: negotiator.Began,
 		Halted: negotiator.Halted,
 	})
 }
 
 // Validate says what the tags cannot.
 func (c Config) Validate() error {
-	_, err := c.settings()
+	_, err := c.settings(c.policy())
 	return err
 }
 
-func (c Config) settings() (machine.Settings, error) {
-	admission, err := readAdmission(c.Admission, c.Kit, c.Cluster)
+func (c Config) policy() *policyFile {
+	return &policyFile{file: c.Admission, kit: c.Kit, cluster: c.Cluster}
+}
+
+func (c Config) settings(policy *policyFile) (machine.Settings, error) {
+	admission, err := policy.read()
 	if err != nil {
 		return machine.Settings{}, fmt.Errorf("REKNIT_ADMISSION: %w", err)
 	}

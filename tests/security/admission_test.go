@@ -33,6 +33,7 @@ func (p *place) negotiate(policy, kit string) error {
 func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
 	p := open(t)
 	policy, kit := filepath.Join(p.dir, "admission.json"), p.kit("negotiator")
+	quorum := func(number int) *int { return &number }
 	write := func(options provision.AdmissionOptions) {
 		t.Helper()
 		options.Dir, options.Cluster = p.dir, cluster
@@ -46,9 +47,9 @@ func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
 			t.Errorf("%s: expected %q, got %v", what, reason, err)
 		}
 	}
-	write(provision.AdmissionOptions{Quorum: 1, Sign: []string{"alpha"}})
+	write(provision.AdmissionOptions{Quorum: quorum(1), Sign: []string{"alpha"}})
 	expect("signed by one of two", "these did not sign it as it is: beta", p.negotiate(policy, kit))
-	write(provision.AdmissionOptions{Quorum: 1, Sign: []string{"beta"}})
+	write(provision.AdmissionOptions{Quorum: quorum(1), Sign: []string{"beta"}})
 	expect("signed by the other, too", "", p.negotiate(policy, kit))
 	expect("without a kit", "REKNIT_NATS_KIT", p.negotiate(policy, ""))
 	good, err := os.ReadFile(policy)
@@ -71,6 +72,6 @@ func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
 	if err := os.WriteFile(policy, good, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	write(provision.AdmissionOptions{Quorum: 2, Sign: []string{"alpha"}})
+	write(provision.AdmissionOptions{Quorum: quorum(2), Sign: []string{"alpha"}})
 	expect("changed, and signed by one", "these did not sign it as it is: beta", p.negotiate(policy, kit))
 }

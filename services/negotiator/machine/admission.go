@@ -5,7 +5,11 @@ import (
 	"slices"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 )
+
+// Admit has another policy say who may join from now on. Members that it does not list stay.
+func (m *Machine) Admit(admission protocol.Admission) { m.settings.Admission = admission }
 
 // unapproved has those refused who join without the approval that the admission policy asks for, once all have consented, and reports
 // whether there are any.

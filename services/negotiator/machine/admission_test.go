@@ -71,3 +71,22 @@ func TestWhoWasApprovedOfComesBackToWhatItHeldAlone(t *testing.T) {
 		t.Fatalf("refused %v", got)
 	}
 }
+
+// Nothing at the node said what to do, and a negotiator had to be started again.
+func TestWhoIsOnNoListHearsHowItGetsThereAndJoinsOnceItIs(t *testing.T) {
+	w := guarded(t, 0)
+	admission := w.machine.settings.Admission
+	admission.Lists = "reknit provision admission --dir secret lists all that have a kit"
+	w.machine.Admit(admission)
+	w.join("n9")
+	w.run()
+	if got := w.refusals("n9"); len(got) != 1 || !strings.HasSuffix(got[0].Reason, "admission policy. "+admission.Lists) {
+		t.Fatalf("refused %v", got)
+	}
+	w.machine.Admit(protocol.Admission{Nodes: map[string]string{"n1": "alpha", "n9": "beta"}})
+	w.join("n9")
+	w.run()
+	if !strings.Contains(w.nodes(), "n2") || !strings.Contains(w.nodes(), "n9") {
+		t.Errorf("n9 is listed now, and n2, which is not any more, is a member: nodes %q", w.nodes())
+	}
+}

@@ -11,6 +11,7 @@ import (
 type Admission struct {
 	Nodes  map[string]string // the institution of each node that is listed; none: everybody is
 	Quorum int               // of how many institutions listed members must approve of any other node; 0: none may join
+	Lists  string            // how one has a node listed, for people; empty: nobody knows
 }
 
 // Refuses returns why nobody needs to be asked about a node; empty where it is listed, or others may approve of it.
@@ -18,7 +19,15 @@ func (a Admission) Refuses(node string) string {
 	if len(a.Nodes) == 0 || a.Nodes[node] != "" || a.Quorum > 0 {
 		return ""
 	}
-	return "no institution lists it in the admission policy"
+	return "no institution lists it in the admission policy" + a.todo()
+}
+
+// todo is what is said of a node that is not listed, behind the reason.
+func (a Admission) todo() string {
+	if a.Lists == "" {
+		return ""
+	}
+	return ". " + a.Lists
 }
 
 // Lacks returns why a node may not join with the consent of these members; empty where it may.
@@ -35,6 +44,6 @@ func (a Admission) Lacks(node string, consenting []string) string {
 	if len(approving) >= a.Quorum {
 		return ""
 	}
-	return fmt.Sprintf("no institution lists it in the admission policy, and of %d that must approve there are %d: %s", a.Quorum,
-		len(approving), strings.Join(append(slices.Sorted(maps.Keys(approving)), "no others"), ", "))
+	return fmt.Sprintf("no institution lists it in the admission policy, and of %d that must approve there are %d: %s%s", a.Quorum,
+		len(approving), strings.Join(append(slices.Sorted(maps.Keys(approving)), "no others"), ", "), a.todo())
 }

@@ -1,7 +1,6 @@
 package provision
 
 import (
-	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -25,26 +24,28 @@ const admissionFile = "admission.json"
 // AdmissionOptions say who may join, and who signs that.
 type AdmissionOptions struct {
 	Dir     string   // of the installation
-	Cluster string   // default "default"
-	Quorum  int      // of how many institutions members must approve of a node that none lists; 0: it may not join
+	Cluster string   // default that of the installation
+	Quorum  *int     // of how many institutions members must approve of a node that none lists; 0: it may not join; nil: as before
 	Sign    []string // institutions whose keys sign; default all that are here
 
-	// Add are the names of nodes, by institution, that are listed beside those of the policy that is there, whose quorum stays. Nil: all
-	// that have a kit are listed, and nobody else.
+	// Add are the names of nodes, by institution, that are listed beside those of the policy that is there. Nil: all that have a kit are
+	// listed, and nobody else.
 	Add map[string][]string
 }
 
 // Admission writes the policy that lists all nodes of the installation, and signs it. Other institutions' signatures stay if the file has
 // the same policy: each may sign where its key is.
 func Admission(o AdmissionOptions) error {
-	o.Cluster = cmp.Or(o.Cluster, "default")
 	switch {
 	case o.Dir == "":
 		return errors.New("--dir: expected a folder")
-	case !events.Token(o.Cluster):
+	case o.Cluster != "" && !events.Token(o.Cluster):
 		return fmt.Errorf("--cluster: expected 1 to 64 characters of A-Z a-z 0-9 - _, got %q", o.Cluster)
 	}
-	i, err := open(Options{Dir: o.Dir})
+	if _, err := os.Stat(filepath.Join(o.Dir, operatorFolder)); err != nil {
+		return fmt.Errorf("--dir: expected a folder that reknit provision security, or reknit up --secured, has made: %w", err)
+	}
+	i, err := open(Options{Dir: o.Dir, Cluster: o.Cluster})
 	if err != nil {
 		return err
 	}
@@ -52,19 +53,14 @@ func Admission(o AdmissionOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Quorum < 0 || o.Quorum > len(institutions) {
-		return fmt.Errorf("--quorum: expected 0 to %d, as many as there are institutions, got %d", len(institutions), o.Quorum)
+	if o.Quorum != nil && (*o.Quorum < 0 || *o.Quorum > len(institutions)) {
+		return fmt.Errorf("--quorum: expected 0 to %d, as many as there are institutions, got %d", len(institutions), *o.Quorum)
 	}
 	signed, err := readSigned(filepath.Join(o.Dir, admissionFile))
 	if err != nil {
 		return err
 	}
-	policy := negotiator.Policy{Cluster: o.Cluster, Quorum: o.Quorum}
-	if o.Add != nil {
-		policy, err = i.added(signed, o.Add)
-	} else {
-		policy.Institutions, err = i.listed(institutions)
-	}
+	policy, err := i.policy(o, signed, institutions)
 	if err != nil {
 		return err
 	}
@@ -89,6 +85,25 @@ func Admission(o AdmissionOptions) error {
 	return write(filepath.Join(o.Dir, admissionFile), text, 0o644)
 }
 
+// policy returns the policy that is to be signed.
+func (i *installation) policy(o AdmissionOptions, before *signed, institutions []string) (policy negotiator.Policy, err error) {
+	if len(before.Policy) > 0 {
+		if err := json.Unmarshal(before.Policy, &policy); err != nil {
+			return policy, fmt.Errorf("policy: %w", err)
+		}
+	}
+	policy.Cluster = i.Cluster
+	if o.Quorum != nil {
+		policy.Quorum = *o.Quorum
+	}
+	policy.Quorum = min(policy.Quorum, len(institutions)) // some were removed
+	if o.Add != nil {
+		return policy, i.add(&policy, institutions, o.Add)
+	}
+	policy.Institutions, err = i.listed(institutions)
+	return policy, err
+}
+
 // listed returns the keys of the nodes of each institution that have a kit.
 func (i *installation) listed(institutions []string) (map[string][]string, error) {
 	nodes := map[string][]string{}
@@ -108,21 +123,14 @@ func (i *installation) listed(institutions []string) (map[string][]string, error
 	return nodes, nil
 }
 
-// added returns the policy that is signed with more nodes, and without institutions that were removed.
-func (i *installation) added(before *signed, nodes map[string][]string) (policy negotiator.Policy, err error) {
-	if len(before.Policy) > 0 {
-		if err := json.Unmarshal(before.Policy, &policy); err != nil {
-			return policy, fmt.Errorf("policy: %w", err)
-		}
-	}
-	policy.Cluster = i.Cluster
-	known, err := i.institutions()
+// add lists more nodes in a policy, and no institution that was removed.
+func (i *installation) add(policy *negotiator.Policy, known []string, nodes map[string][]string) error {
 	maps.DeleteFunc(policy.Institutions, func(name string, _ []string) bool { return !slices.Contains(known, name) })
 	for institution, names := range nodes {
 		for _, name := range names {
 			identity, err := bus.ReadIdentity(i.path(institutionsFolder, institution, name))
 			if err != nil {
-				return policy, err
+				return err
 			}
 			if policy.Institutions == nil {
 				policy.Institutions = map[string][]string{}
@@ -132,7 +140,7 @@ func (i *installation) added(before *signed, nodes map[string][]string) (policy 
 			}
 		}
 	}
-	return policy, err
+	return nil
 }
 
 // signed is a policy with its signatures.
@@ -192,22 +200,28 @@ func (i *installation) signPolicy(s *signed, institution string) error {
 
 func admission() *cobra.Command {
 	var o AdmissionOptions
+	var quorum int
 	command := tell.Command(&cobra.Command{
 		Use: "admission", Short: "write and sign the policy of who may join",
 		Long: `Writes DIR/admission.json, which lists every node of the installation that has a kit, and signs it for the institutions
-whose keys are here. The negotiator takes it (REKNIT_ADMISSION) where more than half of the institutions have signed.`,
+whose keys are here. The negotiator takes it (REKNIT_ADMISSION) where more than half of the institutions have signed, and a later
+version while it runs.`,
 		RunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("quorum") {
+				o.Quorum = &quorum
+			}
 			if err := Admission(o); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: the negotiator reads it with REKNIT_ADMISSION, at its start\n", filepath.Join(o.Dir, admissionFile))
+			fmt.Fprintf(c.OutOrStdout(), "%s: a negotiator that REKNIT_ADMISSION names it to takes it within a second\n", filepath.Join(o.Dir, admissionFile))
 			return nil
 		},
 	})
 	flags := command.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "folder of all keys and kits")
-	flags.StringVar(&o.Cluster, "cluster", "default", "id of the cluster")
-	flags.IntVar(&o.Quorum, "quorum", 0, "of how many institutions members must approve of a node that is not listed; 0: it may not join")
+	flags.StringVar(&o.Cluster, "cluster", "", "id of the cluster (default: that of the installation)")
+	flags.IntVar(&quorum, "quorum", 0,
+		"of how many institutions members must approve of a node that is not listed; 0: it may not join (default: as before, or 0)")
 	flags.StringArrayVar(&o.Sign, "sign", nil, "institution whose key signs; again for each; default all that are here")
 	return command
 }

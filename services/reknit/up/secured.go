@@ -224,7 +224,7 @@ func (s secret) tell(page, logs string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "logs in %s, keys and kits in %s\n", logs, s.folder)
 	if len(nodes) == 0 {
-		fmt.Fprintln(out, "no node has a kit yet: start again with --node NAME, once for each")
+		fmt.Fprintln(out, "no node has a kit yet: start again with --node NAME, once for each, or add one now:")
 	}
 	for _, institution := range slices.Sorted(maps.Keys(nodes)) {
 		for _, name := range nodes[institution] {
@@ -232,6 +232,8 @@ func (s secret) tell(page, logs string, out io.Writer) error {
 				filepath.Join(s.folder, "institutions", institution, name, "environment"), name, institution)
 		}
 	}
+	fmt.Fprintf(out, "reknit provision security --dir %s --institution %s --node NAME, and then reknit provision admission --dir %s, let "+
+		"in another node while this runs\n", s.folder, usualInstitution, s.folder)
 	fmt.Fprintf(out, "(set -a; . %s; reknit status) tells how the cluster is, as all commands do with these settings\n",
 		filepath.Join(s.kit(permission.User), "environment"))
 	return nil
