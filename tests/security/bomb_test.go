@@ -7,10 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,7 +15,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/tests/services"
 )
 
 // mostBombed is how much more memory four services and two trainers take together while they are bombed: what is in flight to the
@@ -30,10 +26,8 @@ const mostBombed = 96 << 20
 // event took the monitor 823 MB (a review by hand).
 func TestAKitWithoutAPlaceTakesNobodysMemory(t *testing.T) {
 	p := open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	heard, ended := p.trainTwo(ctx)
-	p.await(ctx, heard, events.PlanActivated)
+	w := p.trainTwo(nil)
+	w.await(events.PlanActivated)
 	attacker := p.attacker("n3")
 	payloads := p.connect("n3")
 	var digests []string
@@ -43,11 +37,11 @@ func TestAKitWithoutAPlaceTakesNobodysMemory(t *testing.T) {
 	} {
 		digest := events.Digest([]byte(bomb))
 		digests = append(digests, digest)
-		if err := payloads.PutAs(ctx, events.PayloadBucket, digest, func() []byte { return packed(t, []byte(bomb)) }); err != nil {
+		if err := payloads.PutAs(w.ctx, events.PayloadBucket, digest, func() []byte { return packed(t, []byte(bomb)) }); err != nil {
 			t.Fatal(err)
 		}
 	}
-	peak := watchMemory(ctx) // the bombs as they are said are garbage by now: else the heap might grow to twice as much
+	peak := watchMemory(w.ctx) // the bombs as they are said are garbage by now: else the heap might grow to twice as much
 	said := 0
 	for i, digest := range digests {
 		for _, kind := range []events.Kind{events.ShardOffered, events.Consented} {
@@ -58,7 +52,7 @@ func TestAKitWithoutAPlaceTakesNobodysMemory(t *testing.T) {
 		}
 	}
 	for range said {
-		record := p.await(ctx, heard, events.EventRefused)
+		record := w.await(events.EventRefused)
 		var refusal events.Quarantine
 		if err := json.Unmarshal(record.Data, &refusal); err != nil || refusal.Reason != bus.Oversized {
 			t.Errorf("%v, refused as %s: %s", err, refusal.Reason, refusal.Detail)
@@ -69,68 +63,8 @@ func TestAKitWithoutAPlaceTakesNobodysMemory(t *testing.T) {
 	} else {
 		t.Logf("%d bombs took %d MiB", said, took>>20)
 	}
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Errorf("a trainer ended before its last step: %v", err)
-		}
-	}
-}
-
-// trainTwo has two nodes train, and returns what is said and how each ends.
-func (p *place) trainTwo(ctx context.Context) (<-chan events.Event, <-chan error) {
-	p.Helper()
-	return p.trainTwoWith(ctx, map[string]string{"REKNIT_TRAINER_STEPS": strconv.Itoa(fewSteps)})
-}
-
-// fewSteps are trained to the last one, which shows that nothing kept anybody from it.
-const fewSteps = 4000
-
-// trainTwoWith is trainTwo with more settings of the trainers.
-func (p *place) trainTwoWith(ctx context.Context, more map[string]string) (<-chan events.Event, <-chan error) {
-	p.Helper()
-	services.RunWith(p.T, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
-	})
-	text := filepath.Join(p.TempDir(), "text")
-	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
-		p.Fatal(err)
-	}
-	if err := p.connect("negotiator").Provision(ctx); err != nil {
-		p.Fatal(err)
-	}
-	heard := make(chan events.Event, 1024)
-	var subjects []string
-	for _, kind := range []events.Kind{events.PlanActivated, events.EventRefused, events.SnapshotCompleted} {
-		subjects = append(subjects, events.EventSubject(cluster, kind, "*"))
-	}
-	if _, err := p.connect("user").Follow(ctx, events.EventStream, subjects, bus.All, func(event events.Event) {
-		select {
-		case heard <- event:
-		case <-ctx.Done():
-		}
-	}); err != nil {
-		p.Fatal(err)
-	}
-	ended := make(chan error, 2)
-	for _, name := range []string{"n1", "n2"} {
-		go func() { ended <- p.train(ctx, name, text, more) }()
-	}
-	return heard, ended
-}
-
-// await returns the next event of a kind.
-func (p *place) await(ctx context.Context, heard <-chan events.Event, kind events.Kind) events.Event {
-	p.Helper()
-	for {
-		select {
-		case event := <-heard:
-			if event.Kind == kind {
-				return event
-			}
-		case <-ctx.Done():
-			p.Fatalf("no %s was said", kind)
-		}
-	}
+	_, step := w.steps()
+	w.trainOn(step + 100)
 }
 
 func packed(t *testing.T, plain []byte) []byte {

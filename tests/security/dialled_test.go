@@ -1,7 +1,6 @@
 package security
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -44,11 +43,9 @@ func callers(t *testing.T) (address string, called *atomic.Int64) {
 // second with the address of somebody else. The monitor's own tests show which addresses nobody dials.
 func TestWhoAsksForAPlaceHasItsAddressDialledSeldom(t *testing.T) {
 	p := open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	heard, ended := p.trainTwoWith(ctx, nil)
-	p.await(ctx, heard, events.PlanActivated)
-	asked, found, err := p.connect("user").LastEvent(ctx, events.EventStream, events.EventSubject(cluster, events.JoinRequested, p.key("n1")))
+	w := p.trainTwo(nil)
+	w.await(events.PlanActivated)
+	asked, found, err := p.connect("user").LastEvent(w.ctx, events.EventStream, events.EventSubject(cluster, events.JoinRequested, p.key("n1")))
 	var join events.Join
 	if err == nil && found {
 		err = json.Unmarshal(asked.Data, &join)
@@ -68,7 +65,7 @@ func TestWhoAsksForAPlaceHasItsAddressDialledSeldom(t *testing.T) {
 		if said%12 == 0 { // and then it shows no life for long enough to be suspected
 			join.Incarnation = fmt.Sprint("i", said)
 		}
-		if _, err := b.Publish(ctx, speaker.First(time.Now(), fmt.Sprint(said), events.JoinRequested, attacker.key, &join)); err != nil {
+		if _, err := b.Publish(w.ctx, speaker.First(time.Now(), fmt.Sprint(said), events.JoinRequested, attacker.key, &join)); err != nil {
 			t.Fatal(err)
 		}
 		said++
@@ -77,7 +74,7 @@ func TestWhoAsksForAPlaceHasItsAddressDialledSeldom(t *testing.T) {
 		t.Errorf("%d requests had an address dialled %d times, expected %d at most", said, called.Load(), mostDialled)
 	}
 	select {
-	case err := <-ended:
+	case err := <-w.ended:
 		t.Errorf("a trainer ended: %v", err)
 	default:
 	}

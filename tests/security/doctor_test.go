@@ -30,7 +30,7 @@ func TestTheDoctorSeesALogThatItsKitLetsItSee(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var said strings.Builder
 		command := doctor.Command()
-		command.SetArgs(nil)
+		command.SetArgs([]string{}) // not those of the test
 		command.SetOut(&said)
 		_ = command.ExecuteContext(ctx) // no services are here, which it finds
 		cancel()

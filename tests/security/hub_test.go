@@ -2,7 +2,6 @@ package security
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -42,15 +41,13 @@ func (p *place) operator() *nats.Conn {
 // repeat it, and say frames in the name of the one to the other. It read all of them, and each of its own broke a step or was summed.
 func TestTheHubReadsNoRelayedGradientAndReplacesNone(t *testing.T) {
 	p := open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	heard, ended := p.trainTwo(ctx)
-	p.await(ctx, heard, events.PlanActivated)
-	plan := p.unlinked(ctx, heard)
+	w := p.trainTwo(nil)
+	w.await(events.PlanActivated)
+	plan := w.unlinked()
 	n1, n2 := p.key("n1"), p.key("n2")
 	peer, _ := plan.Member(n1)
 	hello := links.Hello{Cluster: cluster, Node: n1, Incarnation: peer.Incarnation}.Bytes()
-	var relayed, plain, broken atomic.Int64
+	var relayed, plain atomic.Int64
 	hub := p.operator()
 	say := func(subject string, data []byte) {
 		if err := hub.PublishMsg(&nats.Msg{Subject: subject, Data: data, Header: nats.Header{"Of": {"the hub"}}}); err != nil {
@@ -70,33 +67,28 @@ func TestTheHubReadsNoRelayedGradientAndReplacesNone(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.connect("user").Follow(ctx, events.EventStream, []string{events.EventSubject(cluster, events.StepBroken, "*")}, bus.New,
-		func(events.Event) { broken.Add(1) }); err != nil {
-		t.Fatal(err)
-	}
-	for step := uint64(0); step < fewSteps; step += 5 {
+	_, next := w.steps()
+	broken := w.count(events.StepBroken)
+	for step := next; step < next+attacked; step += 5 {
 		say(events.RelaySubject(cluster, n2, n1), slices.Concat(hello, frame(plan.Generation, step, 1<<40)))
 	}
-	for range 2 {
-		if err := <-ended; err != nil {
-			t.Errorf("a trainer ended before its last step: %v", err)
-		}
-	}
-	if relayed.Load() < 100 || plain.Load() > 0 || broken.Load() > 0 {
-		t.Errorf("of %d frames the hub read %d, and its own broke %d steps", relayed.Load(), plain.Load(), broken.Load())
+	w.trainOn(next + attacked)
+	broken = w.count(events.StepBroken) - broken
+	if relayed.Load() < 100 || plain.Load() > 0 || broken > 0 {
+		t.Errorf("of %d frames the hub read %d, and its own broke %d steps", relayed.Load(), plain.Load(), broken)
 	}
 }
 
 // unlinked has a user end the only link between the two who train, and returns the plan that follows.
-func (p *place) unlinked(ctx context.Context, heard <-chan events.Event) events.Plan {
-	p.Helper()
+func (w *two) unlinked() events.Plan {
+	w.Helper()
 	user := events.Speaker{Source: "/user", Cluster: cluster}
-	if _, err := p.connect("user").Publish(ctx, user.First(time.Now(), "cut", events.DisconnectRequested, "cut",
-		&events.LinkRequest{From: p.key("n1"), To: p.key("n2")})); err != nil {
-		p.Fatal(err)
+	if _, err := w.connect("user").Publish(w.ctx, user.First(time.Now(), "cut", events.DisconnectRequested, "cut",
+		&events.LinkRequest{From: w.key("n1"), To: w.key("n2")})); err != nil {
+		w.Fatal(err)
 	}
 	for {
-		if plan := p.planOf(ctx, p.await(ctx, heard, events.PlanActivated)); len(plan.Relays) == 1 {
+		if plan := w.planOf(w.await(events.PlanActivated)); len(plan.Relays) == 1 {
 			return plan
 		}
 	}
@@ -106,10 +98,8 @@ func (p *place) unlinked(ctx context.Context, heard <-chan events.Event) events.
 // own store, and to put what it gives into the hub. It did both.
 func TestTheHubAsksNothingInANodesName(t *testing.T) {
 	p := open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	heard, _ := p.trainTwoWith(ctx, map[string]string{"REKNIT_SNAPSHOT_MEMORY_EVERY": "100"})
-	plan := p.planOf(ctx, p.await(ctx, heard, events.PlanActivated))
+	w := p.trainTwo(map[string]string{"REKNIT_SNAPSHOT_MEMORY_EVERY": "100"})
+	plan := w.planOf(w.await(events.PlanActivated))
 	n1, n2 := p.key("n1"), p.key("n2")
 	peer, _ := plan.Member(n1)
 	hub, sniffed := p.operator(), make(chan string, 64)
@@ -133,7 +123,7 @@ func TestTheHubAsksNothingInANodesName(t *testing.T) {
 			t.Errorf("%s: a node answers %q", subject, answer.Data)
 		}
 	}
-	p.await(ctx, heard, events.SnapshotCompleted)
+	w.await(events.SnapshotCompleted)
 	if len(sniffed) > 0 {
 		t.Errorf("the hub reads what nodes ask of one another: %s", <-sniffed)
 	}

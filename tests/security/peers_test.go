@@ -1,7 +1,6 @@
 package security
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"io"
@@ -39,10 +38,8 @@ func (p *place) reads(kit string, victim events.Member) (ended <-chan struct{}, 
 // leaves stay there. Both read whatever was given.
 func TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch(t *testing.T) {
 	p := open(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	heard, ended := p.trainTwoWith(ctx, map[string]string{"REKNIT_TRAINER_LEAST_STAGES": "1"})
-	plan := p.planOf(ctx, p.await(ctx, heard, events.PlanActivated))
+	w := p.trainTwo(map[string]string{"REKNIT_TRAINER_LEAST_STAGES": "1"})
+	plan := w.planOf(w.await(events.PlanActivated))
 	victim, _ := plan.Member(p.key("n2"))
 	if _, err := p.reads("n3", victim); err == nil {
 		t.Error("a kit that never joined is let into a trainer's store")
@@ -52,11 +49,11 @@ func TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch(t *testing.T) {
 		t.Fatalf("a member is not let into a store: %v", err)
 	}
 	user := events.Speaker{Source: "/user", Cluster: cluster}
-	if _, err := p.connect("user").Publish(ctx, user.First(time.Now(), "leave", events.LeaveRequested, p.key("n1"),
+	if _, err := p.connect("user").Publish(w.ctx, user.First(time.Now(), "leave", events.LeaveRequested, p.key("n1"),
 		&events.Leave{Node: p.key("n1")})); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err != nil {
+	if err := <-w.ended; err != nil {
 		t.Fatalf("a node that is to leave ended: %v", err)
 	}
 	select {

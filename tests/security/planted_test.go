@@ -57,7 +57,7 @@ func TestWhoCanWriteToTheBucketOfSnapshotsReplacesNoModel(t *testing.T) {
 		trains, leave := context.WithCancel(ctx)
 		ended := make(chan error, 2)
 		for _, name := range []string{"n1", "n2"} {
-			go func() { ended <- p.train(trains, name, file, settings) }()
+			p.train(trains, name, file, settings, ended)
 		}
 		return func() {
 			leave()

@@ -171,16 +171,11 @@ func (p *place) plane(name string) (data, store string) {
 	p.Helper()
 	data, store = freePort(p.T), freePort(p.T)
 	_, port, _ := net.SplitHostPort(store)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
 	text := filepath.Join(p.TempDir(), "text")
 	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
 		p.Fatal(err)
 	}
-	go func() {
-		ended <- p.train(ctx, name, text, map[string]string{"REKNIT_TRAINER_LISTEN": data, "REKNIT_TRAINER_SHARD_PORT": port})
-	}()
-	p.Cleanup(func() { cancel(); <-ended })
+	p.train(p.Context(), name, text, map[string]string{"REKNIT_TRAINER_LISTEN": data, "REKNIT_TRAINER_SHARD_PORT": port}, make(chan error, 1))
 	for _, address := range []string{data, store} {
 		for deadline := time.Now().Add(waits); ; time.Sleep(10 * time.Millisecond) {
 			connection, err := net.Dial("tcp", address)

@@ -112,10 +112,10 @@ func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
 		func(event events.Event) { activated <- event.Subject }); err != nil {
 		t.Fatal(err)
 	}
-	ended := make(chan error, 1)
+	ended, others := make(chan error, 1), make(chan error, 1)
 	whole := map[string]string{"REKNIT_TRAINER_PIPELINES": "2", "REKNIT_TRAINER_LEAST_STAGES": "1", "REKNIT_TRAINER_MOST_STAGES": "1"}
-	go func() { ended <- p.train(ctx, "n1", file, whole) }()
-	go func() { _ = p.train(ctx, "n2", file, whole) }() // it ends with the test
+	p.train(ctx, "n1", file, whole, ended)
+	p.train(ctx, "n2", file, whole, others)
 	for in := map[string]bool{}; len(in) < 2; in[<-activated] = true {
 	}
 	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"n1"}})

@@ -29,8 +29,7 @@ func open(t *testing.T) *place {
 	p := &place{T: t, dir: t.TempDir()}
 	p.provision(optionsOf("alpha", "n1", "n2"))
 	p.provision(optionsOf("beta", "n3"))
-	t.Chdir(filepath.Join(p.dir, "server")) // where it is meant to run
-	options, err := server.ProcessConfigFile("nats.conf")
+	options, err := server.ProcessConfigFile(filepath.Join(p.dir, "server", "nats.conf"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +55,7 @@ func optionsOf(institution string, nodes ...string) provision.Options {
 
 func (p *place) provision(options provision.Options) {
 	p.Helper()
-	options.Dir, options.Cluster = p.dir, cluster
+	options.Dir, options.Cluster, options.Absolute = p.dir, cluster, true // who changes to the server's folder runs beside nobody
 	if err := provision.Security(options); err != nil {
 		p.Fatal(err)
 	}

@@ -75,13 +75,9 @@ func freeEverywhere(t *testing.T) int {
 // start runs a server as it was provisioned, on ports that are free here.
 func (s *spread) start(host, configuration string) *server.Server {
 	s.Helper()
-	s.Chdir(filepath.Join(s.dir, "server", host))
-	options, err := server.ProcessConfigFile(configuration)
+	options, err := server.ProcessConfigFile(filepath.Join(s.dir, "server", host, configuration))
 	if err != nil {
 		s.Fatal(err)
-	}
-	if options.JetStream {
-		options.StoreDir = filepath.Join(s.dir, "server", host, options.StoreDir)
 	}
 	options.Host, options.HTTPPort, options.NoSigs = host, 0, true
 	if options.Cluster.Port > 0 {
@@ -93,7 +89,6 @@ func (s *spread) start(host, configuration string) *server.Server {
 	}
 	for _, remote := range options.LeafNode.Remotes {
 		s.readdress(remote.URLs)
-		remote.Credentials = filepath.Join(s.dir, "server", host, remote.Credentials)
 	}
 	started, err := server.NewServer(options)
 	if err != nil {

@@ -18,9 +18,7 @@ import (
 // rogue runs, with the files of the site's server, one that lets anybody say and hear anything.
 func (s *spread) rogue() *nats.Conn {
 	s.Helper()
-	folder := filepath.Join(s.dir, "server", site)
-	s.Chdir(folder)
-	honest, err := server.ProcessConfigFile("nats.conf")
+	honest, err := server.ProcessConfigFile(filepath.Join(s.dir, "server", site, "nats.conf"))
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -28,7 +26,7 @@ func (s *spread) rogue() *nats.Conn {
 	options.LeafNode.Remotes, options.LeafNode.ReconnectInterval = honest.LeafNode.Remotes, 100*time.Millisecond
 	for _, remote := range options.LeafNode.Remotes {
 		s.readdress(remote.URLs)
-		remote.LocalAccount, remote.Credentials = "", filepath.Join(folder, remote.Credentials)
+		remote.LocalAccount = ""
 	}
 	started, err := server.NewServer(options)
 	if err != nil {

@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,14 +32,42 @@ const steps = 1 << 20
 // prose is what is trained on.
 var prose = strings.Repeat("A bar of iron heated in the fire, and a wheel that turns. ", 50)
 
-// train runs a reference trainer until training is complete, or its node has left: who asks to leave goes when the others
-// can do without it.
-func (p *place) train(ctx context.Context, name, text string, more map[string]string) error {
+// train starts a reference trainer. It ends with the training or, once ctx has ended, when the others can do without it; and with the test,
+// or it would train on with its peers for as long as the tests behind that run.
+func (p *place) train(ctx context.Context, name, text string, more map[string]string, ended chan<- error) {
+	p.Helper()
 	config, err := p.trainer(name, text, more)
 	if err != nil {
-		return err
+		p.Fatal(err)
 	}
-	return trainer.Run(ctx, config)
+	ctx, ask := context.WithCancel(ctx)
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		ended <- trainer.Run(ctx, config)
+	}()
+	p.Cleanup(func() { ask(); askAgain(gone) })
+}
+
+// asks is held by who sends signals to this process, for each waits until its own is heard.
+var asks sync.Mutex
+
+// askAgain has all trainers that were asked to leave end at once, as a second signal does, until one is gone.
+func askAgain(gone <-chan struct{}) {
+	asks.Lock()
+	defer asks.Unlock()
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGTERM)
+	defer signal.Stop(heard)
+	for {
+		select {
+		case <-gone:
+			return
+		case <-time.After(20 * time.Millisecond): // it may not listen yet
+			_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+			<-heard
+		}
+	}
 }
 
 func (p *place) trainer(name, text string, more map[string]string) (config trainer.Config, err error) {
@@ -145,7 +176,7 @@ func trainTogether(p *place) {
 	leaver, leave := context.WithCancel(ctx)
 	defer leave()
 	contexts := map[string]context.Context{"n1": leaver, "n2": ctx, "n3": ctx}
-	begin := func(name string) { go func() { ended <- p.train(contexts[name], name, file, nil) }() }
+	begin := func(name string) { p.train(contexts[name], name, file, nil, ended) }
 	begin("n1")
 	begin("n2")
 	training, samples := p.undisturbed(file)
