@@ -21,6 +21,8 @@ class TheFourCalls(unittest.TestCase):
     def setUp(self):
         os.environ.pop("REKNIT_AGENT", None)
         reknit_chaos._coordinator = None
+        for number in (signal.SIGINT, signal.SIGTERM):  # else the tests behind this one outlive their own end, but not their processes
+            self.addCleanup(signal.signal, number, signal.getsignal(number))
 
     def test_a_loop_of_them_trains_as_a_loop_without_reknit(self):
         expected, got = replica(), replica()
@@ -93,6 +95,8 @@ class TheFourCalls(unittest.TestCase):
 
     def test_a_signal_is_an_exit_event_and_the_script_ends_after_the_step(self):
         script = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
+            import signal
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # where a shell started the tests with & it is ignored
             import torch
             from reknit_chaos import Coordinator, capture_exit_event
             from test_reknit_torch import loss_of, replica
