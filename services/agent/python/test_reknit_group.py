@@ -55,7 +55,7 @@ class Shared(managers.BaseManager):
 
 Shared.register("Plane", Plane)
 FORKSERVER = multiprocessing.get_context("forkserver")  # a fork of the process of the tests could not train
-FORKSERVER.set_forkserver_preload(["torch"])
+FORKSERVER.set_forkserver_preload(["torch", "torch._dynamo"])  # the first optimizer of a process imports the second, for a second
 KEPT = []  # by a process until its end, for who leaves a group ends the sums of others
 
 
