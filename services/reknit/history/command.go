@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +32,7 @@ who failed, or from the request, to then. (reknit dev counts from what its scrip
 the trainer that stood longest saw by its own clock between two of its steps, less a usual one.
 Where not all have, or nobody knows of steps (--unchanged), a - stands for that, for the whole and for the stall. A stop and a reset have
 rows of their own behind the plan that they ended, with the step and the reason that was given; the time until training goes on counts
-in no change.`
+in no change. A request that was refused on the way to a generation has one, too; reknit history GENERATION tells why.`
 
 // options are the flags of the commands.
 type options struct {
@@ -139,75 +138,6 @@ func (o options) one(ctx context.Context, b *bus.Bus, generation uint64, names *
 	}
 	detail(w, change)
 	return nil
-}
-
-// columns are the phases of the list, with those of a change that each sums up.
-var columns = []struct {
-	name   string
-	phases []string
-}{
-	{"noticed", []string{changes.Notice}},
-	{"agreed", []string{changes.Queue, changes.Repeat, changes.Consent, changes.Plan, changes.Restore, changes.Promise}},
-	{"moved", []string{changes.PreCopy, changes.Transfer}},
-	{"next step", []string{changes.Commit, changes.FirstStep}},
-}
-
-// mostHalt is of how many bytes the row of a stop or a reset tells, with the reason that somebody gave.
-const mostHalt = 60
-
-// list writes a line a change, and one for each stop and each reset, in the order of time as far as generations leave that.
-func list(w io.Writer, all []changes.Change, halts []changes.Halt) {
-	table := tell.Table(w)
-	fmt.Fprint(table, "generation\tbegan\tchange\tplan\t")
-	for _, column := range columns {
-		fmt.Fprint(table, column.name+"\t")
-	}
-	fmt.Fprintln(table, "in all\tstall\tbytes\tattempts")
-	halt := func(until uint64) {
-		for len(halts) > 0 && halts[0].Generation < until {
-			fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", halts[0].Generation, clock(halts[0].At), events.Shorten(halts[0].String(), mostHalt),
-				strings.Repeat("-\t", 8)+"-")
-			halts = halts[1:]
-		}
-	}
-	for _, c := range all {
-		halt(c.Generation)
-		plan := c.State
-		if c.State == changes.Working {
-			plan = tell.Folded(c.Shape) + " " + c.Policy
-		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t", c.Generation, clock(c.Began), c.What(), plan)
-		for _, column := range columns {
-			seconds := tell.Seconds(sum(c, column.phases))
-			if slices.Contains(column.phases, changes.FirstStep) {
-				seconds = atEnd(c, seconds)
-			}
-			fmt.Fprint(table, seconds+"\t")
-		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\n", atEnd(c, tell.Seconds(c.TotalSeconds)), atEnd(c, tell.Seconds(c.StallSeconds)),
-			tell.Bytes(c.BytesMoved), len(c.Attempts))
-	}
-	halt(math.MaxUint64)
-	table.Flush()
-}
-
-// atEnd is what is known once all have made a step under a plan; with --unchanged nobody tells of one.
-func atEnd(c changes.Change, known string) string {
-	if c.State == changes.Committed {
-		return "-"
-	}
-	return known
-}
-
-func sum(c changes.Change, phases []string) (seconds float64) {
-	for _, phase := range c.Phases {
-		for _, name := range phases {
-			if phase.Name == name {
-				seconds += phase.Seconds
-			}
-		}
-	}
-	return seconds
 }
 
 // detail writes all that is known of a change.

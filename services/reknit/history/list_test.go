@@ -46,3 +46,29 @@ func TestAStopAndAResetHaveRowsWithTheirStepAndWhoAskedBehindThePlanThatTheyEnd(
 		t.Errorf("expected rows of a stop and a reset in\n%s", &printed)
 	}
 }
+
+// Once the next plan was committed nobody could see any more who had been refused before it.
+func TestWhoWasRefusedOnTheWayToAPlanStaysInTheList(t *testing.T) {
+	log := newTeller()
+	refuse := func(node string, times int) {
+		for range times {
+			log.say(events.MembershipRefused, "/negotiator", node, &events.Refusal{Node: node, Refused: events.ChangeJoin, Incarnation: "i",
+				Reason: `field "job.globalBatch": expected 12 as in the cluster's job, got 24`})
+		}
+	}
+	refuse("n7", 3)
+	log.failure(1)
+	refuse("n8", 1)
+	var printed strings.Builder
+	list(&printed, log.changes(), nil)
+	rows := regexp.MustCompile(`(?s)\n1 .* join of n7, 3 times +refused +- .*\n1 .* failure of .*\n2 .* join of n8 +refused +0 s`)
+	if !rows.MatchString(printed.String()) {
+		t.Errorf("expected rows of n7 and n8 in\n%s", &printed)
+	}
+	log.open("g2", 2, all, events.Change{Kind: events.ChangeJoin, Node: "n4"})
+	printed.Reset()
+	list(&printed, log.changes(), nil)
+	if rows := regexp.MustCompile(`(?s)\n2 .* join of n8 +refused +- .*\n2 .* join of n4 `); !rows.MatchString(printed.String()) {
+		t.Errorf("expected rows of n8 and n4 in\n%s", &printed)
+	}
+}
