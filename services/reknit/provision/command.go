@@ -53,7 +53,7 @@ that is named. Run again with the same --dir it adds to what is there, and renew
 	flags.StringArrayVar(&o.Hosts, "host", nil,
 		"name or address by which NATS is reached too; again for each (default: as before, or this machine's)")
 	flags.StringArrayVar(&o.Revoke, "revoke", nil,
-		"name of a node of the institution or of a service, or a public key; again for each")
+		"name of a service or a node, with --institution where several have one of that name, or a public key; again for each")
 	flags.StringArrayVar(&o.Remove, "remove", nil, "name of an institution that takes part no more, nor do its nodes; again for each")
 	return command
 }
@@ -71,6 +71,7 @@ func (o Options) run(ctx context.Context, push string, out io.Writer) error {
 	if push == "" {
 		return err
 	}
+	fmt.Fprintf(out, "tells NATS at %s who was revoked; waits for an answer for %v at most\n", push, pushTimeout)
 	ctx, cancel := context.WithTimeout(ctx, pushTimeout)
 	defer cancel()
 	return errors.Join(err, Push(ctx, o.Dir, push))

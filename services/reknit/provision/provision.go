@@ -6,12 +6,14 @@
 package provision
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/nats-io/nkeys"
 
@@ -144,19 +146,49 @@ func (i *installation) revoke(name string) error {
 	if nkeys.IsValidPublicUserKey(name) {
 		return i.end(name)
 	}
-	folder := i.kit(permission.Node, name)
-	if slices.Contains(i.roles(), name) {
-		folder = i.kit(name, name)
+	folder := i.kit(name, name)
+	if !slices.Contains(i.roles(), name) {
+		var err error
+		if folder, err = i.kitNamed(name); err != nil {
+			return err
+		}
 	}
 	known, err := bus.ReadIdentity(folder)
 	if err != nil {
-		return fmt.Errorf("--revoke: no kit of %q is here, and it is no public key: %w", name, err)
+		return fmt.Errorf("--revoke: %w", err)
 	}
 	if err := i.end(known.Key); err != nil {
 		return err
 	}
 	return os.RemoveAll(folder)
 }
+
+// kitNamed returns the kit of a node: of the institution that is named, or of the only one that has a node of that name.
+func (i *installation) kitNamed(node string) (string, error) {
+	files, err := filepath.Glob(i.path(institutionsFolder, cmp.Or(i.Institution, "*"), "*", bus.IdentityFile))
+	if err != nil {
+		return "", err
+	}
+	var kits, owners, all []string
+	for _, file := range files {
+		kit := filepath.Dir(file)
+		owner, name := filepath.Base(filepath.Dir(kit)), filepath.Base(kit)
+		all = append(all, owner+"/"+name)
+		if name == node {
+			kits, owners = append(kits, kit), append(owners, owner)
+		}
+	}
+	switch len(kits) {
+	case 0:
+		return "", fmt.Errorf("--revoke: expected a service, a public key, or a node that has a kit here (%s), got %q",
+			events.Shorten(strings.Join(all, ", "), mostListed), node)
+	case 1:
+		return kits[0], nil
+	}
+	return "", fmt.Errorf("--institution: expected one of %s, each of which has a node %q", strings.Join(owners, ", "), node)
+}
+
+const mostListed = 512 // bytes of the names of nodes that an error lists
 
 // remove ends an institution: what its key signed, known here or not, is worth nothing any more. Its kits go, and its key; who is
 // provisioned under the name again is another.

@@ -130,7 +130,8 @@ func Push(ctx context.Context, dir, url string) error {
 	}
 	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: "provision", Kit: filepath.Join(dir, operatorFolder, systemRole)})
 	if err != nil {
-		return err
+		return fmt.Errorf("--push: expected the URL of a running server of this installation, as nats://HOST:PORT; one that is started later "+
+			"knows by its accounts.conf who was revoked: %w", err)
 	}
 	defer b.Close()
 	for _, token := range accounts {

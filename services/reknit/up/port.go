@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/reknit/reknit/services/reknit/processes"
 )
 
 // freePort returns the port on which NATS is to listen. One that nobody named is kept for the next time, since agents know the address.
@@ -30,6 +32,25 @@ func (o options) freePort() (int, error) {
 		return 0, fmt.Errorf("--dir: the port is not kept: %w", err)
 	}
 	return port, nil
+}
+
+// pageAddress returns where the page is served. A free port that nobody named is kept for the next time, too.
+func (o options) pageAddress() (string, error) {
+	const auto = "auto"
+	kept := filepath.Join(o.dir, "page")
+	if text, err := os.ReadFile(kept); err == nil && o.page == auto {
+		if address, err := processes.PageAddress(string(text)); err == nil {
+			return address, nil
+		}
+	}
+	address, err := processes.PageAddress(o.page)
+	if err != nil || o.page != auto {
+		return address, err
+	}
+	if err := os.WriteFile(kept, []byte(address), 0o644); err != nil {
+		return "", fmt.Errorf("--dir: the address of the page is not kept: %w", err)
+	}
+	return address, nil
 }
 
 // free returns an error where somebody listens on a port already: the server would try again and again.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -53,5 +55,37 @@ func TestAFreePortIsTakenAgainUnlessSomebodyElseHasIt(t *testing.T) {
 	defer taken.Close()
 	if beside := listens(t, dir); beside == first {
 		t.Errorf("%s is taken", first)
+	}
+}
+
+func TestThePageIsServedWhereItWasUnlessSomebodyElseHasThePort(t *testing.T) {
+	o := options{dir: t.TempDir(), page: "auto"}
+	address := func() string {
+		t.Helper()
+		address, err := o.pageAddress()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return address
+	}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := free.Addr().String()
+	if err := os.WriteFile(filepath.Join(o.dir, "page"), []byte(first), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	other := address()
+	if other == first {
+		t.Errorf("%s is taken", first)
+	}
+	free.Close()
+	if again := address(); again != other {
+		t.Errorf("at %s, then at %s", other, again)
+	}
+	o.page = first
+	if named := address(); named != first {
+		t.Errorf("at %s, expected what was named, %s", named, first)
 	}
 }

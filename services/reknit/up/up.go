@@ -43,7 +43,7 @@ func Command() *cobra.Command {
 		Use: "up", Short: "run NATS and the services here, for trainers that you start",
 		Long: `Runs NATS and the four services here, until it is interrupted. Trainers join it with
 reknit agent run -- COMMAND. Started again with the same --dir it goes on where it was. With --port 0 it takes a free port,
-and keeps that in --dir: started again with --port 0 it takes the same one, where that is still free.
+and keeps that in --dir: started again with --port 0 it takes the same one, where that is still free. So it does with the page's.
 With --secured everybody who connects needs a kit of keys. They are made in DIR/secret, which nobody else should read, and only nodes that
 are named may join: --node n1 --node n2, or alpha/n1 --node beta/n1 for two institutions.`,
 		RunE: func(c *cobra.Command, _ []string) error { return o.run(c.Context(), c.OutOrStdout()) },
@@ -94,7 +94,7 @@ func (o options) run(ctx context.Context, out io.Writer) error {
 	defer func() { store.close() }()
 	url := o.url(config.Port)
 	go tellHolds(ctx, bus.Config{URL: url, Kit: o.kit("monitor"), Name: "up", Cluster: o.cluster, Command: true}, once(out, ""))
-	page, err := processes.PageAddress(o.page) // behind NATS, whose port it must not find free
+	page, err := o.pageAddress() // behind NATS, whose port it must not find free
 	if err != nil {
 		return err
 	}
