@@ -134,8 +134,7 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		case <-connected:
 			waits = false
 		case <-patience.C:
-			log.Warn("no NATS server answers yet; trying until one does (reknit up starts one, REKNIT_NATS_URL names another)", "url", config.URL,
-				"error", cmp.Or(conn.LastError(), dial.failure()))
+			log.Warn(dial.unheard(config.Kit), "url", config.URL, "error", cmp.Or(conn.LastError(), dial.failure(), errUnanswered))
 			patience.Reset(sayAgain)
 		case <-ctx.Done():
 			conn.Close()

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"errors"
 	"net"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,18 @@ func (d *dialer) Dial(network, address string) (net.Conn, error) {
 		return conn, err
 	}
 	return impatient{conn}, nil
+}
+
+// errUnanswered is told where nothing was found to be wrong yet.
+var errUnanswered = errors.New("no answer yet")
+
+// unheard says that nobody is let in, and what is expected: a server that asks for keys says nothing to who shows none.
+func (d *dialer) unheard(kit string) string {
+	if kit == "" && d.attempts.Load() > 0 {
+		return "a NATS server is there, and does not let this process in without a kit; trying on. Where the installation is secured " +
+			"(reknit provision security, reknit up --secured), REKNIT_NATS_KIT names the folder of the kit that it made for this process"
+	}
+	return "no NATS server answers yet; trying until one does (reknit up starts one, REKNIT_NATS_URL names another)"
 }
 
 func (d *dialer) failure() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -48,4 +49,16 @@ func behind(t *testing.T, url string, wait time.Duration) string {
 		}
 	}()
 	return "nats://" + listener.Addr().String()
+}
+
+// An agent without a kit heard "no NATS server answers yet" of a secured server, and error <nil>.
+func TestWhoHasNoKitHearsThatAServerMayAskForOne(t *testing.T) {
+	for says, of := range map[string]string{
+		"REKNIT_NATS_KIT names the folder": bus.Unheard("", 1), "no NATS server answers yet": bus.Unheard("", 0),
+		"no NATS server answers": bus.Unheard("secret/n1", 1),
+	} {
+		if !strings.Contains(of, says) {
+			t.Errorf("says %q, expected %q", of, says)
+		}
+	}
 }

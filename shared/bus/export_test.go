@@ -44,3 +44,10 @@ func (b *Bus) Reads(sequence uint64, at time.Time, data []byte) {
 
 // MakeSure looks which log there is.
 func MakeSure(ctx context.Context, b *Bus) error { return b.makeSure(ctx) }
+
+// Unheard is what is said of a server that took so many connections, and let nobody in.
+func Unheard(kit string, attempts int64) string {
+	d := dialer{}
+	d.attempts.Store(attempts)
+	return d.unheard(kit)
+}
