@@ -42,48 +42,77 @@ func (d *doctor) members(ctx context.Context) (members []events.Member, err erro
 	return members, err
 }
 
-// peers dials members of the plan.
+// peers dials members of the plan, and asks each for a sign of life: the kernel takes connections in the name of a frozen process, too.
 func (d *doctor) peers(ctx context.Context) []Finding {
 	members, err := d.members(ctx)
 	if err != nil {
 		return found(wrong, "", "%v", err)
 	}
-	failures := make([]error, len(members))
-	var dialled sync.WaitGroup
+	looked := make([][]Finding, len(members))
+	var looks sync.WaitGroup
 	for i, member := range members {
-		dialled.Go(func() { failures[i] = dial(ctx, member.Address) })
+		looks.Go(func() { looked[i] = peer(member, dial(ctx, member.Address), d.answers(member)) })
 	}
-	dialled.Wait()
-	var all []Finding
-	for i, err := range failures {
-		switch {
-		case err != nil && d.isGone(members[i]):
-			all = append(all, found(warning, "see reknit status: it says how the node ended, where that is known",
-				"%s is not there: the process that the plan names does not answer at NATS", members[i].Node)...)
-		case err != nil:
-			all = append(all, found(warning, "open the port, or have it advertise another address; till then its traffic is relayed",
-				"%s cannot be reached: %v", members[i].Node, err)...)
-		}
+	looks.Wait()
+	if all := slices.Concat(looked...); len(all) > 0 {
+		return all
 	}
-	if len(all) == 0 {
-		return found(fine, "", "%s of the plan reached from here", tell.Count(len(members), "member", "members"))
+	says := tell.Count(len(members), "member", "members") + " of the plan reached from here"
+	switch {
+	case len(members) == 0:
+	case d.kit.API != "":
+		says += "; whether they answer at NATS only the monitor may ask: reknit nodes tells"
+	case len(members) == 1:
+		says += ", and it answers at NATS"
+	default:
+		says += ", and all answer at NATS"
 	}
-	return all
+	return found(fine, "", "%s", says)
 }
 
-// isGone reports whether a member's process is gone: nobody answers for its node, or a process of another incarnation does.
-// On a secured installation nobody but the monitor may ask.
-func (d *doctor) isGone(member events.Member) bool {
-	if d.kit.API != "" {
-		return false
+// peer says what is wrong with a member that was dialled, with this error, and asked for a sign of life.
+func peer(member events.Member, dialled error, life life) []Finding {
+	switch {
+	case life == gone:
+		return found(warning, "see reknit status: it says how the node ended, where that is known",
+			"%s is not there: the process that the plan names does not answer at NATS", member.Node)
+	case dialled != nil:
+		return found(warning, "open the port, or have it advertise another address; till then its traffic is relayed",
+			"%s cannot be reached: %v", member.Node, dialled)
+	case life == mute:
+		return found(warning, "look at its machine: let its processes go on (kill -CONT), or end them",
+			"%s takes connections, and gave no sign of life at NATS in %v: its agent is frozen, or its machine has no time for it",
+			member.Node, dialTimeout)
 	}
-	probe := events.ProbeSubject(d.bus.Cluster(), member.Node)
-	reply, err := d.conn.Request(probe, []byte("{}"), time.Second) // of no target: a sign of life
-	if err != nil {
-		return errors.Is(err, nats.ErrNoResponders)
+	return nil
+}
+
+// life is what is known of a member's process.
+type life int
+
+const (
+	lives life = iota // or nobody may ask
+	mute              // it is there, and does not answer
+	gone              // nobody answers for its node, or a process of another incarnation does
+)
+
+// answers asks a member's process for a sign of life. On a secured installation nobody but the monitor may ask.
+func (d *doctor) answers(member events.Member) life {
+	if d.kit.API != "" {
+		return lives
+	}
+	reply, err := d.conn.Request(events.ProbeSubject(d.bus.Cluster(), member.Node), []byte("{}"), dialTimeout) // of no target
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return gone
+	case err != nil:
+		return mute
 	}
 	var answer events.ProbeAnswer
-	return json.Unmarshal(reply.Data, &answer) == nil && answer.Incarnation != "" && answer.Incarnation != member.Incarnation
+	if json.Unmarshal(reply.Data, &answer) == nil && answer.Incarnation != "" && answer.Incarnation != member.Incarnation {
+		return gone
+	}
+	return lives
 }
 
 func dial(ctx context.Context, address string) error {
@@ -101,7 +130,7 @@ func (d *doctor) address(ctx context.Context) []Finding {
 		return found(unseen, "", "nobody but the monitor may have others dial a node: reknit links says what it found")
 	}
 	members, err := d.members(ctx)
-	members = slices.DeleteFunc(members, d.isGone)
+	members = slices.DeleteFunc(members, func(member events.Member) bool { return d.answers(member) != lives })
 	switch {
 	case err != nil:
 		return found(wrong, "", "%v", err)

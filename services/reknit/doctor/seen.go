@@ -46,8 +46,8 @@ func (d *doctor) log(ctx context.Context) []Finding {
 	case err != nil:
 		return found(warning, "remove the file", "%v", err)
 	}
-	findings, goesOn := d.compareSeen(ctx, before, now)
-	if !goesOn {
+	if findings := d.compareSeen(ctx, before, now); findings != nil && !d.accepted(ctx, before.At) {
+		findings[0].Do += "; to hear no more of it: remove " + file
 		return findings
 	}
 	text, err := json.Marshal(now)
@@ -57,32 +57,36 @@ func (d *doctor) log(ctx context.Context) []Finding {
 	if err != nil {
 		return found(unseen, "", "nothing is remembered of it: %v", err)
 	}
-	if findings == nil {
-		findings = found(fine, "", "it is at sequence %d, and training at generation %d", now.Sequence, now.Generation)
-	}
-	return findings
+	return found(fine, "", "it is at sequence %d, and training at generation %d", now.Sequence, now.Generation)
 }
 
-// compareSeen tells in what a log is older than it was, or another, and whether it is to be remembered as it is: one that is older is told
-// of until it has come further.
-func (d *doctor) compareSeen(ctx context.Context, before, now seen) (findings []Finding, goesOn bool) {
+// accepted reports whether somebody has accepted the log as it is since it was seen.
+func (d *doctor) accepted(ctx context.Context, since time.Time) bool {
+	subject := events.EventSubject(d.bus.Cluster(), events.LogAccepted, d.bus.Cluster())
+	last, found, err := d.bus.LastEvent(ctx, events.EventStream, subject)
+	return err == nil && found && last.Logged.After(since)
+}
+
+// compareSeen tells in what a log is older than it was, or another; nil where it goes on. The log as it was seen before stays the measure until
+// this one is accepted: a warning that is given once is seen by one of those who look.
+func (d *doctor) compareSeen(ctx context.Context, before, now seen) []Finding {
 	when := before.At.Format(time.DateTime)
 	switch {
 	case !now.Made.Equal(before.Made):
 		return found(warning, "nothing, if its store was removed on purpose; else put that back",
 			"it is another than on %s: it was made on %s, and that one on %s",
-			when, now.Made.Format(time.DateTime), before.Made.Format(time.DateTime)), true
+			when, now.Made.Format(time.DateTime), before.Made.Format(time.DateTime))
 	case now.Sequence < before.Sequence:
-		return found(wrong, putBack, "it went back: it ends at sequence %d, and had %d on %s", now.Sequence, before.Sequence, when), false
+		return found(wrong, putBack, "it went back: it ends at sequence %d, and had %d on %s", now.Sequence, before.Sequence, when)
 	case now.Generation < before.Generation:
 		return found(wrong, putBack, "plans went back: the newest is of generation %d, and was of %d on %s",
-			now.Generation, before.Generation, when), false
+			now.Generation, before.Generation, when)
 	}
 	digest, err := d.digestAt(ctx, before.Sequence)
 	if err == nil && digest != "" && digest != before.Digest {
-		return found(wrong, putBack, "sequence %d is another message than on %s", before.Sequence, when), true
+		return found(wrong, putBack, "sequence %d is another message than on %s", before.Sequence, when)
 	}
-	return nil, true
+	return nil
 }
 
 // see returns how far the log is.

@@ -75,5 +75,8 @@ func TestALogThatWasPutBackIsFound(t *testing.T) {
 	finds(c, "plans went back: the newest is of generation 0, and was of 1")
 	c.plan("127.0.0.1:1")
 	finds(c, "sequence 2 is another message")
+	finds(c, "sequence 2 is another message") // to whoever looks
+	c.say("/user", events.LogAccepted, "c", &events.Acceptance{Reason: "the newer store is gone"})
+	finds(c, "")
 	finds(c, "")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
@@ -101,3 +102,27 @@ func TestAMachineThatIsNoNodeNeedNotBeReached(t *testing.T) {
 }
 
 func stateOf(findings []Finding) string { return findings[0].State }
+
+// Peers were ok: the kernel takes connections for a process that is frozen.
+func TestAFrozenMemberIsNamed(t *testing.T) {
+	member := events.Member{Node: "n2"}
+	refused := errors.New("refused")
+	for _, of := range []struct {
+		life    life
+		dialled error
+		says    string
+	}{
+		{mute, nil, "n2 takes connections, and gave no sign of life at NATS in 3s"},
+		{mute, refused, "n2 cannot be reached: refused"},
+		{gone, nil, "n2 is not there"},
+		{lives, nil, ""},
+	} {
+		findings := peer(member, of.dialled, of.life)
+		if of.says == "" && len(findings) == 0 {
+			continue
+		}
+		if len(findings) != 1 || findings[0].State != warning || !strings.HasPrefix(findings[0].Says, of.says) {
+			t.Errorf("%+v: found %+v", of, findings)
+		}
+	}
+}
