@@ -116,6 +116,7 @@ func (s *Session) train(action machine.Train) {
 	if action.Switched {
 		s.pulses.moved = time.Now()
 		s.sayAdopted(action.Plan)
+		s.snapshots.Foresee(action.Plan, action.Digest)
 	}
 }
 

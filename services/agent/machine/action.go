@@ -25,6 +25,7 @@ type (
 	// Train has the trainer begin the step after the boundary at which it stands.
 	Train struct {
 		Plan      *events.Plan // in force
+		Digest    string       // of that plan
 		Switched  bool         // the plan is new: its units were adopted at Plan.ResumeStep
 		Abandoned bool         // before the plan all were to give up their steps, whether or not this node was in one
 	}

@@ -195,7 +195,7 @@ func (m *Machine) idle() bool { return m.plan == nil || !m.plan.placed }
 
 func (m *Machine) train() {
 	m.noticeThatTrainingGoesOn()
-	m.do(Train{Plan: m.plan.plan, Switched: m.switched, Abandoned: m.abandoned})
+	m.do(Train{Plan: m.plan.plan, Digest: m.plan.digest, Switched: m.switched, Abandoned: m.abandoned})
 	m.trainer, m.switched, m.abandoned = training, false, false
 }
 

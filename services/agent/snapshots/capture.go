@@ -242,9 +242,13 @@ func (s *Snapshots) Keep(ctx context.Context, node string, fetch func() (Part, e
 
 // fail tells that a part was not written.
 func (s *Snapshots) fail(what string, t *tier, task machine.Capture, units []events.Range, err error) {
-	s.warn(what, t, task.Step, err)
+	s.unwritten(what, t, retention.ID{Step: task.Step, Plan: task.Digest}, units, err)
+}
+
+func (s *Snapshots) unwritten(what string, t *tier, id retention.ID, units []events.Range, err error) {
+	s.warn(what, t, id.Step, err)
 	if s.context.Err() == nil && s.owner.Unwritten != nil {
-		s.owner.Unwritten(t.name, retention.ID{Step: task.Step, Plan: task.Digest}, units, findingOf(err), t.inShort(err))
+		s.owner.Unwritten(t.name, id, units, findingOf(err), t.inShort(err))
 	}
 }
 
