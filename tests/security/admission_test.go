@@ -31,6 +31,7 @@ func (p *place) negotiate(policy, kit string) error {
 // TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt has a negotiator read policies that were signed, changed, and signed
 // by too few.
 func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	policy, kit := filepath.Join(p.dir, "admission.json"), p.kit("negotiator")
 	quorum := func(number int) *int { return &number }

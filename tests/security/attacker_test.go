@@ -102,6 +102,18 @@ func (a *attacker) publish(message *nats.Msg) (answer *nats.Msg, refused bool, e
 	return nil, false, nil
 }
 
+// isRefusedAtOnce reports whether the server refuses what nobody answers: it says so before it refuses what is said behind it.
+func (a *attacker) isRefusedAtOnce(subject string, data []byte) bool {
+	a.Helper()
+	if a.conn.Publish(subject, data) != nil {
+		return true // the client refuses it as the server would
+	}
+	if _, refused, err := a.publish(&nats.Msg{Subject: "x"}); err != nil || !refused {
+		a.Fatalf("expected that nobody may say x: refused %t, %v", refused, err)
+	}
+	return a.isRefused(subject)
+}
+
 // hears reports whether the server lets the attacker subscribe.
 func (a *attacker) hears(subject string) bool {
 	subscription, err := a.conn.SubscribeSync(subject)

@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent/links"
 )
@@ -91,6 +89,7 @@ func (w *two) planOf(activated events.Event) (plan events.Plan) {
 // TestNobodyHasANodeKeepWhatNoPlanLends has a kit that never joined ask a trainer to keep a snapshot, in its own name and in a member's.
 // The trainer dialled whatever address was asked for, and kept what was there.
 func TestNobodyHasANodeKeepWhatNoPlanLends(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	w := p.trainTwo(map[string]string{"REKNIT_SNAPSHOT_MEMORY_EVERY": "100"})
 	w.await(events.PlanActivated)
@@ -111,6 +110,11 @@ func TestNobodyHasANodeKeepWhatNoPlanLends(t *testing.T) {
 		}
 	}()
 	attacker := p.attacker("n3")
+	inbox := attacker.conn.NewInbox()
+	answers, err := attacker.conn.SubscribeSync(inbox)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, node := range []string{attacker.key, p.key("n1")} {
 		asks, err := json.Marshal(events.Keeping{Node: node, Step: 400, Plan: events.Digest(nil), ShardAddress: listener.Addr().String(), Bytes: 8,
 			Parts: []events.Part{{Digest: events.Digest(nil), End: 8}}, Units: []events.KeptUnit{{Bytes: 8}}})
@@ -118,17 +122,20 @@ func TestNobodyHasANodeKeepWhatNoPlanLends(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, subject := range attacker.subjectsTo("reknit.keep", p.key("n2"), node) {
-			answer, refused, err := attacker.publish(&nats.Msg{Subject: subject, Data: asks})
-			var reply events.KeepReply
-			if err == nil && answer != nil && answer.Header.Get("Status") == "" {
-				err = json.Unmarshal(answer.Data, &reply)
-			}
-			if err != nil || !refused && answer != nil && len(answer.Data) > 0 && !strings.Contains(reply.Reason, "expected") {
-				t.Errorf("asked on %s, a trainer answers %q: %v", subject, reply.Reason, err)
+			if err := attacker.conn.PublishRequest(subject, inbox, asks); err != nil {
+				t.Fatal(err)
 			}
 		}
 	}
-	w.await(events.SnapshotCompleted)
+	for _, answer := range w.answers(answers) {
+		var reply events.KeepReply
+		if len(answer.Data) == 0 {
+			continue
+		}
+		if err := json.Unmarshal(answer.Data, &reply); err != nil || !strings.Contains(reply.Reason, "expected") {
+			t.Errorf("a trainer answers %q: %v", reply.Reason, err)
+		}
+	}
 	if dialled.Load() > 0 {
 		t.Errorf("a trainer dialled an address %d times that no plan has", dialled.Load())
 	}

@@ -75,33 +75,42 @@ func (p *place) suspect(facts int) {
 
 // As people do who watch from several machines, and whoever asks from a node's machine with the kit of its agent.
 func TestSeveralWhoLookOnWithOneKitDoNotDisturbOneAnother(t *testing.T) {
+	t.Parallel()
 	for _, kit := range []string{"user", "n1"} {
-		p := open(t)
-		prepareStreams(p)
-		var followers []*follower
-		for range events.MostReaders {
-			followers = append(followers, p.follow(kit))
+		t.Run(kit, func(t *testing.T) {
+			t.Parallel()
+			lookOnTogether(t, kit)
+		})
+	}
+}
+
+func lookOnTogether(t *testing.T, kit string) {
+	p := open(t)
+	prepareStreams(p)
+	var followers []*follower
+	for range events.MostReaders {
+		followers = append(followers, p.follow(kit))
+	}
+	time.Sleep(2 * time.Second) // one that was made a moment ago is not read yet, and may have been taken for free
+	before := p.made()
+	time.Sleep(2 * time.Second) // in which nobody's is made anew
+	if after := p.made(); len(before) != events.MostReaders || !maps.Equal(before, after) {
+		t.Errorf("%s: consumers\n%v\nare, two seconds later,\n%v", kit, before, after)
+	}
+	p.suspect(20)
+	for _, follower := range followers {
+		for end := time.Now().Add(waits); follower.count() < 20 && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(2 * time.Second) // one that was made a moment ago is not read yet, and may have been taken for free
-		before := p.made()
-		time.Sleep(2 * time.Second) // in which nobody's is made anew
-		if after := p.made(); len(before) != events.MostReaders || !maps.Equal(before, after) {
-			t.Errorf("%s: consumers\n%v\nare, two seconds later,\n%v", kit, before, after)
-		}
-		p.suspect(20)
-		for _, follower := range followers {
-			for end := time.Now().Add(waits); follower.count() < 20 && time.Now().Before(end); {
-				time.Sleep(10 * time.Millisecond)
-			}
-			if heard := follower.count(); heard != 20 {
-				t.Errorf("%s: one heard %d of 20 facts", kit, heard)
-			}
+		if heard := follower.count(); heard != 20 {
+			t.Errorf("%s: one heard %d of 20 facts", kit, heard)
 		}
 	}
 }
 
 // More than those take turns: each hears all, some of it late.
 func TestOneTooManyWhoLooksOnWithAKitHearsAllNevertheless(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	prepareStreams(p)
 	var followers []*follower

@@ -185,6 +185,7 @@ func (m *matrix) tell() {
 // TestEveryAttackIsRefused makes the attempts of people who have a kit, and of some who have none, on the server as it
 // was provisioned.
 func TestEveryAttackIsRefused(t *testing.T) {
+	t.Parallel()
 	m := newMatrix(t)
 	m.row("says what is another's to say", m.othersWords())
 	m.row("speaks for another where the subject is its own", m.othersNames())

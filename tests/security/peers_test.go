@@ -37,6 +37,7 @@ func (p *place) reads(kit string, victim events.Member) (ended <-chan struct{}, 
 // TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch has a kit that never joined come to the store of a trainer, and one of a node that
 // leaves stay there. Both read whatever was given.
 func TestAStoreIsReadByMembersAloneAndAsLongAsTheyAreSuch(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	w := p.trainTwo(map[string]string{"REKNIT_TRAINER_LEAST_STAGES": "1"})
 	plan := w.planOf(w.await(events.PlanActivated))

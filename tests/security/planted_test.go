@@ -53,19 +53,10 @@ func TestWhoCanWriteToTheBucketOfSnapshotsReplacesNoModel(t *testing.T) {
 	settings := map[string]string{
 		"REKNIT_SNAPSHOT_BUCKET": "file://" + bucket + "?no_tmp_dir=true&metadata=skip", "REKNIT_SNAPSHOT_REMOTE_EVERY": "20",
 	}
-	train := func() (stop func()) {
-		trains, leave := context.WithCancel(ctx)
-		ended := make(chan error, 2)
+	ended := make(chan error, 4)
+	train := func() {
 		for _, name := range []string{"n1", "n2"} {
-			p.train(trains, name, file, settings, ended)
-		}
-		return func() {
-			leave()
-			for range 2 {
-				if err := <-ended; err != nil && ctx.Err() == nil {
-					t.Logf("a trainer ended: %v", err)
-				}
-			}
+			p.train(ctx, name, file, settings, ended)
 		}
 	}
 	await := func(kind events.Kind) events.Event {
@@ -81,18 +72,28 @@ func TestWhoCanWriteToTheBucketOfSnapshotsReplacesNoModel(t *testing.T) {
 			}
 		}
 	}
-	stop := train()
+	train()
 	await(events.PlanCommitted)
 	await(events.SnapshotCompleted)
-	stop()
+	p.stopJob(ctx)
+	for range 2 {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatalf("a trainer that is stopped ended: %v", err)
+			}
+		case <-ctx.Done():
+			t.Fatal("a trainer that is stopped goes on")
+		}
+	}
+	await(events.TrainingStopped)
 	time.Sleep(time.Second) // until all is heard that was said before
 	for len(heard) > 0 {
 		<-heard
 	}
 	plant(t, bucket)
 	peak := watchMemory(ctx)
-	stop = train()
-	defer stop()
+	train()
 	plan, err := events.Open[events.Plan](await(events.PlanCommitted))
 	if err != nil {
 		t.Fatal(err)
@@ -102,6 +103,15 @@ func TestWhoCanWriteToTheBucketOfSnapshotsReplacesNoModel(t *testing.T) {
 	}
 	if most := peak(); most > 256<<20 {
 		t.Errorf("two trainers and four services took %d MiB more for what lies in the bucket", most>>20)
+	}
+}
+
+// stopJob has a user ask that all stop, as reknit stop does: of two that ask to leave, one after the other, each is refused.
+func (p *place) stopJob(ctx context.Context) {
+	p.Helper()
+	request := events.Speaker{Source: "/user", Cluster: cluster}.First(time.Now(), "stop", events.StopRequested, cluster, &events.StopRequest{})
+	if _, err := p.connect("user").Publish(ctx, request); err != nil {
+		p.Fatal(err)
 	}
 }
 

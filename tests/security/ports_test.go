@@ -353,6 +353,7 @@ func TestARenewedKitIsTakenUpWithoutARestart(t *testing.T) {
 
 // TestAStoreIsReadOverTLS fetches a part from the store of a node, by who has a certificate and by who has none.
 func TestAStoreIsReadOverTLS(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	n1, n2 := p.identity("n1"), p.key("n2")
 	store, err := shards.Serve(t.Context(), shards.StoreConfig{Bucket: "n2", Identity: p.identity("n2")})

@@ -52,6 +52,7 @@ func (p *place) stolen(name string) string {
 }
 
 func TestWhoIsRevokedIsDisconnectedAndStaysOut(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{"n1", "monitor"} {
 		t.Run(name, func(t *testing.T) {
 			p := open(t)
@@ -93,6 +94,7 @@ func TestWhoIsRevokedIsDisconnectedAndStaysOut(t *testing.T) {
 // TestANodeThatIsRevokedEndsAndTheOthersTrainOn has a node be revoked that trains. It reaches its neighbours without the hub, and trained on
 // with them until the hub gave it up a minute later.
 func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
+	t.Parallel()
 	p := open(t)
 	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
 		return map[string]string{"REKNIT_NATS_KIT": p.kit(service)}

@@ -3,12 +3,15 @@ package security
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -53,23 +56,30 @@ func openSpreadOf(t *testing.T, nodes ...string) *spread {
 	return s
 }
 
-// freeEverywhere returns a port that all hosts have free.
+// tried is the last port that was looked at, of those below what the kernel hands out: no connection takes it before its server does.
+var tried atomic.Int32
+
+// freeEverywhere returns a port that all hosts have free, each time another one.
 func freeEverywhere(t *testing.T) int {
 	t.Helper()
-	first, err := net.Listen("tcp", hosts[0]+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Close()
-	port := first.Addr().(*net.TCPAddr).Port
-	for _, host := range append(hosts[1:], site) {
-		other, err := net.Listen("tcp", fmt.Sprint(host, ":", port))
-		if err != nil {
-			t.Skipf("this system has one loopback address, and not all of 127.0.0.0/8: %v", err)
+	for range 1000 {
+		port := 10_000 + (31*os.Getpid()+int(tried.Add(1)))%20_000
+		free := true
+		for _, host := range append(hosts, site) {
+			listener, err := net.Listen("tcp", fmt.Sprint(host, ":", port))
+			if errors.Is(err, syscall.EADDRNOTAVAIL) {
+				t.Skipf("this system has one loopback address, and not all of 127.0.0.0/8: %v", err)
+			}
+			if free = free && err == nil; err == nil {
+				listener.Close()
+			}
 		}
-		other.Close()
+		if free {
+			return port
+		}
 	}
-	return port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // start runs a server as it was provisioned, on ports that are free here.
@@ -123,6 +133,7 @@ func TestASiteTrainsThroughItsOwnServerAndThreeOthersKeepTheLog(t *testing.T) {
 // TestAKitMakesNoServer has somebody with the kit of a node, which TLS believes wherever clients connect, try to become one
 // of the servers, who may say and hear everything, and the server of a site, who may speak for its nodes.
 func TestAKitMakesNoServer(t *testing.T) {
+	t.Parallel()
 	s := openSpread(t)
 	s.awaitLeaves(1) // before the site's server finds a kit in place of its own files
 	kit, server := s.kit("n1"), filepath.Join(s.dir, "server", hosts[1])

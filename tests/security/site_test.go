@@ -48,6 +48,7 @@ func (s *spread) rogue() *nats.Conn {
 // TestASitesServerSpeaksForItsOwnNodesOnly has whoever runs the server of a site send heartbeats in the names of nodes, say events on their
 // subjects, and listen to what others tell them.
 func TestASitesServerSpeaksForItsOwnNodesOnly(t *testing.T) {
+	t.Parallel()
 	s := openSpread(t)
 	s.awaitLeaves(1)
 	s.servers[len(hosts)].Shutdown()
@@ -136,6 +137,7 @@ func TestALargeSiteConnects(t *testing.T) {
 // TestTheServerOfASiteSpeaksForNobodyWhoIsGone has the only node of a site be revoked. The token of before is still with whoever runs its
 // server.
 func TestTheServerOfASiteSpeaksForNobodyWhoIsGone(t *testing.T) {
+	t.Parallel()
 	s := openSpread(t)
 	s.awaitLeaves(1)
 	s.servers[len(hosts)].Shutdown()

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
 	"github.com/reknit/reknit/tests/services"
@@ -120,5 +122,20 @@ func (w *two) trainOn(step uint64) {
 			w.Fatalf("step %d is not made, and %d was", step, both)
 		case <-time.After(10 * time.Millisecond):
 		}
+	}
+}
+
+// answers returns what has come by the time at which the nodes have trained on and kept a snapshot.
+func (w *two) answers(asked *nats.Subscription) (all []*nats.Msg) {
+	w.Helper()
+	_, step := w.steps()
+	w.trainOn(step + 300)
+	w.await(events.SnapshotCompleted)
+	for {
+		answer, err := asked.NextMsg(time.Millisecond)
+		if err != nil {
+			return all
+		}
+		all = append(all, answer)
 	}
 }
