@@ -121,18 +121,24 @@ func (h History) IsOutdone(begun []Begun) bool {
 // left tells a snapshot of a history that was left, because training went back.
 func (h History) left(id ID) bool { return id.Step > h.Resume && id.Plan != h.Plan }
 
-// Counts returns the snapshots of the history that counts, the newest first.
-func (h History) Counts(complete []ID) []ID {
-	counts := slices.DeleteFunc(slices.Clone(complete), h.left)
-	slices.SortFunc(counts, Newer)
-	return counts
+// Counts returns the snapshots of the history that counts, in their order.
+func (h History) Counts(ids []ID) []ID {
+	return slices.DeleteFunc(slices.Clone(ids), h.left)
+}
+
+// older reports whether a snapshot is older than another. One of the plan before is not older than one of an earlier plan, whatever their
+// steps are: training may have gone back between these two.
+func (h History) older(id, than ID) bool {
+	mayGoBack := id.Plan == h.Parent && than.Plan != h.Parent && than.Plan != h.Plan
+	return !mayGoBack && Newer(than, id) < 0
 }
 
 // Obsolete returns the parts that nobody needs: those of histories that were left, once a snapshot of the one that counts
 // is complete since, and those older than so many complete ones of it, for what was not complete by then was given up.
 // Until so many are known to be complete older ones are kept: one of them may have been, which an agent that was started
 // since did not hear. Until one is, all are: a history that begins by mistake takes nothing away. Complete are the
-// complete snapshots, the one that was told last first.
+// complete snapshots, the one that was told last first: the cluster tells only what is newer than all that it told before.
+// Steps do not tell, for those that were undone and trained again count twice, under two plans.
 func Obsolete(parts []Part, complete []ID, keep int, history History) []Part {
 	isNoneSince := len(complete) == 0 || history.left(complete[0])
 	complete = history.Counts(complete)
@@ -144,7 +150,7 @@ func Obsolete(parts []Part, complete []ID, keep int, history History) []Part {
 		case history.left(part.ID):
 			return isNoneSince
 		}
-		return len(kept) < keep || slices.Contains(kept, part.ID) || Newer(part.ID, kept[0]) < 0
+		return len(kept) < keep || slices.Contains(kept, part.ID) || !history.older(part.ID, kept[0])
 	})
 }
 
@@ -195,15 +201,15 @@ func Spare(own []Part, complete []ID, history History) []Part {
 	return spare
 }
 
-// IsOpen reports whether a part may be of the newest complete snapshot, for all that its node knows: it is whole, and neither older than a
-// complete one of the history that counts nor of a history that was left. A node hears that a snapshot is complete after the others may
-// have, which then give up the one before.
+// IsOpen reports whether a part may be of the newest complete snapshot, for all that its node knows: it is whole, and neither older than the
+// complete one of the history that counts which was told last nor of a history that was left. A node hears that a snapshot is complete
+// after the others may have, which then give up the one before.
 func IsOpen(part Part, complete []ID, history History) bool {
 	counts := history.Counts(complete)
 	if !part.Whole {
 		return false
 	}
-	return len(counts) == 0 || !history.left(part.ID) && Newer(part.ID, counts[0]) < 0
+	return len(counts) == 0 || !history.left(part.ID) && part.ID != counts[0] && !history.older(part.ID, counts[0])
 }
 
 // newest returns the snapshot that a node's parts must not be taken of: the newest complete one of the history that

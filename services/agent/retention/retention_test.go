@@ -72,6 +72,29 @@ func anew(p Part) Part {
 	return p
 }
 
+// since is the history of a plan that went on where the one of again had come to.
+func since(step uint64) History { return History{Resume: step, Plan: "r", Parent: "q"} }
+
+func TestOfStepsThatWereTrainedTwiceTheSnapshotThatWasToldLastStays(t *testing.T) {
+	for _, step := range []uint64{9, 6} {
+		parts := []Part{part(3, "oldest"), part(9, "undone"), anew(part(step, "told last"))}
+		told := []ID{{step, "q"}, {9, "p"}, {3, "p"}}
+		if got := names(Spare(parts, told, since(9))); !slices.Equal(got, []string{"oldest", "undone"}) {
+			t.Errorf("of step %d: %v may go", step, got)
+		}
+		if got := names(Obsolete(parts, told, 1, since(9))); slices.Contains(got, "told last") {
+			t.Errorf("of step %d: obsolete are %v", step, got)
+		}
+	}
+}
+
+func TestAPartIsNotObsoleteBesideStepsThatWereUndoneBeforeIt(t *testing.T) {
+	parts := []Part{part(8, "undone"), part(9, "undone, too"), anew(part(6, "others may not have written theirs"))}
+	if got := names(Obsolete(parts, []ID{{9, "p"}, {8, "p"}}, 2, since(9))); len(got) > 0 {
+		t.Errorf("obsolete are %v", got)
+	}
+}
+
 func TestStepsThatAreTrainedAgainAreNotObsoleteBesideThoseThatWereLeft(t *testing.T) {
 	parts := []Part{part(24, "old"), part(48, "left"), part(54, "left, too"), anew(part(30, "new"))}
 	complete := Told(parts, []ID{{30, "q"}, {48, "p"}, {24, "p"}})
@@ -199,6 +222,8 @@ func TestAPartMayBeOfTheNewestCompleteSnapshotUnlessANewerOneIsKnownOrItsStepsWe
 		"it was left, and a new one is":   {part(48, "a"), []ID{{30, "q"}}, again(27), false},
 		"it was left, and nothing counts": {part(48, "a"), []ID{{40, "p"}}, again(27), true},
 		"it was not written to its end":   {torn(part(16, "a")), []ID{{8, "p"}}, trained, false},
+		"steps were undone before it":     {anew(part(6, "a")), []ID{{9, "p"}}, since(9), true},
+		"a newer one of its plan is":      {anew(part(6, "a")), []ID{{9, "q"}}, since(9), false},
 	} {
 		if got := IsOpen(c.part, c.complete, c.history); got != c.want {
 			t.Errorf("%s: %t", name, got)

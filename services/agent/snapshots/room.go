@@ -101,7 +101,7 @@ func (t *tier) giveUp(ctx context.Context, part retention.Part, complete []reten
 	if retention.IsOpen(part, complete, known.history) {
 		switch fate := t.withdraw(ctx, part); {
 		case fate == machine.Complete && !slices.Contains(known.complete, part.ID):
-			known.complete = append(slices.Clone(known.complete), part.ID)
+			known.complete = append([]retention.ID{part.ID}, known.complete...)
 			return false, nil
 		case fate == machine.Undecided:
 			return false, fmt.Errorf("%w: the snapshot of step %d may be complete, and nobody says in time that this part of it counts no more",

@@ -61,7 +61,9 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 		return nil
 	}
 	if tier.note(part.Step, units, k.Units) {
-		m.completed(at, part)
+		if !m.isNewest(at, part) {
+			return nil
+		}
 		return []events.Event{m.speaker.Say(cause, events.SnapshotCompleted, part.Tier,
 			&events.CompleteSnapshot{Tier: part.Tier, Step: part.Step, Plan: part.Plan})}
 	}
@@ -76,17 +78,20 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 	return said
 }
 
-// completed keeps the newest complete snapshot of a tier: of the newest plan, whatever its step is, for training may have gone back, and of
-// that plan the last. One of the plan before may be complete later.
-func (m *Machine) completed(at int, part events.SnapshotPart) {
+// isNewest keeps the newest complete snapshot of a tier, and reports whether it is this one: of the newest plan, whatever its step is, for
+// training may have gone back, and of that plan the last. One of the plan before may be complete later. Nobody hears of that: who trains
+// takes what is told last for the newest, and gives up the others first.
+func (m *Machine) isNewest(at int, part events.SnapshotPart) bool {
 	if m.state.Newest == nil {
 		m.state.Newest = map[string]named{}
 	}
 	before := m.state.Newest[part.Tier]
 	newest := slices.IndexFunc(m.state.Keeping, func(k *keeping) bool { return k.Plan == before.Plan })
-	if newest < 0 || at < newest || at == newest && before.Step < part.Step {
+	is := newest < 0 || at < newest || at == newest && before.Step < part.Step
+	if is {
 		m.state.Newest[part.Tier] = named{part.Step, part.Plan}
 	}
+	return is
 }
 
 // withdraws lets a node remove its part of a snapshot, unless that is the newest complete one of its tier, as the node hears by itself. The

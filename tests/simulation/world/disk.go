@@ -65,7 +65,7 @@ func (p *process) noRoom(w *want) {
 func (p *process) mayGo(w *want, part retention.Part) bool {
 	switch fate := p.agent.Fate(w.name, part.ID); {
 	case fate == agent.Complete && !slices.Contains(w.complete, part.ID):
-		w.complete = append(slices.Clone(w.complete), part.ID)
+		w.complete = append([]retention.ID{part.ID}, w.complete...)
 		p.makeRoom(w)
 		return false
 	case fate != agent.Undecided:
