@@ -49,6 +49,16 @@ func TestALogThatIsOlderThanWhatNodesTrainedDecidesNothingAndSaysWhatToDo(t *tes
 	}
 }
 
+func TestALogIsOlderThoughThoseWhoTrainedTellOfDifferentLaterPlans(t *testing.T) {
+	w, _ := restored(t)
+	w.trained["n4"] = &events.Trained{Generation: 3, Plan: events.Digest([]byte("plan 3")), Step: 45}
+	w.rejoin("n1", "n2", "n3", "n4")
+	w.tick(time.Minute)
+	if held := w.held(); len(w.plans()) != 1 || held == nil || !strings.Contains(held.Reason, "reknit log accept") {
+		t.Errorf("%d plans, held %+v", len(w.plans()), held)
+	}
+}
+
 func TestAnOlderLogThatIsAcceptedGoesOnFromWhatLivingNodesHold(t *testing.T) {
 	w, lost := restored(t)
 	w.rejoin("n1", "n2", "n3")

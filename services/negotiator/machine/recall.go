@@ -75,17 +75,43 @@ func (m *Machine) lacksTellers() bool {
 	return few.Plan == past.Plan && !few.Patient && 2*len(m.tellers(past)) < few.Placed
 }
 
-// past returns what most of the joiners that trained before say they trained; of two of which as many tell the later one.
+// several is how many nodes have to tell of a plan, or of what followed it, to be believed though more know of an earlier one.
+const several = 2
+
+// past returns the newest plan that joiners say they trained, of those that several tell, or one and somebody else of a later one, and of
+// those of which no other is told by more. A majority is no proof that its plan is the last: it may have been cut off while the others
+// trained on. One alone that tells of a later plan may lie. O(n log n) for n plans that are told.
 func (m *Machine) past() events.Trained {
-	told := map[events.Trained]int{}
+	told, most := map[events.Trained]int{}, 0
 	for _, joiner := range m.state.Joiners {
-		if past := joiner.Trained; past != nil && past.Plan != "" && past.Generation <= m.state.generation()+manyAhead {
-			told[planOf(*past)]++
+		if plan, tells := m.trainedUnder(joiner); tells {
+			told[plan]++
+			most = max(most, told[plan])
 		}
 	}
-	return slices.MaxFunc(append(slices.Collect(maps.Keys(told)), events.Trained{}), func(a, b events.Trained) int {
-		return cmp.Or(cmp.Compare(told[a], told[b]), cmp.Compare(a.Generation, b.Generation), cmp.Compare(a.Plan, b.Plan))
+	newest := slices.SortedFunc(maps.Keys(told), func(a, b events.Trained) int {
+		return -cmp.Or(cmp.Compare(a.Generation, b.Generation), cmp.Compare(told[a], told[b]), cmp.Compare(a.Plan, b.Plan))
 	})
+	later, all := 0, 0 // nodes that tell of a later generation, and of any that was looked at
+	for i, plan := range newest {
+		if i > 0 && plan.Generation < newest[i-1].Generation {
+			later = all
+		}
+		all += told[plan]
+		if told[plan] == most || told[plan]+later >= several {
+			return plan
+		}
+	}
+	return events.Trained{}
+}
+
+// trainedUnder returns the plan that a joiner says it trained, if any, and if a cluster can have come so far.
+func (m *Machine) trainedUnder(joiner *member) (plan events.Trained, tells bool) {
+	past := joiner.Trained
+	if past == nil || past.Plan == "" || past.Generation > m.state.generation()+manyAhead {
+		return events.Trained{}, false
+	}
+	return planOf(*past), true
 }
 
 // isForgotten reports whether nodes trained under a later plan than the log has, and nothing was committed in this log. A user may have
@@ -96,14 +122,18 @@ func (m *Machine) isForgotten() bool {
 	return isLost && m.past().Generation > m.state.generation()
 }
 
-// isOutdone reports whether the log is older than what nodes trained: it has committed plans, and more nodes tell of one later plan than
-// are members under the one in force, and most of those who ask for a place. Fewer may lie.
+// isOutdone reports whether the log is older than what nodes trained: it has committed plans, and more nodes tell of later ones than are
+// members under the one in force, and most of those who ask for a place. Fewer may lie.
 func (m *Machine) isOutdone() bool {
-	past := m.past()
-	if m.state.Plan == nil || past.Generation <= m.state.generation() || m.isForgotten() {
+	if m.state.Plan == nil || m.past().Generation <= m.state.generation() || m.isForgotten() {
 		return false
 	}
-	tellers := len(m.tellers(past))
+	tellers := 0
+	for _, joiner := range m.state.Joiners {
+		if plan, tells := m.trainedUnder(joiner); tells && plan.Generation > m.state.generation() {
+			tellers++
+		}
+	}
 	return tellers > len(m.state.Members) && 2*tellers > len(m.state.Joiners)
 }
 
@@ -190,6 +220,9 @@ func (m *Machine) recalled(consent events.Consent) {
 		}
 		m.takeBack(plan, past.Plan)
 		reason := fmt.Sprintf("the log had lost plan %d, and %s told it", plan.Generation, consent.Node)
+		if later := m.newestTold(plan.Generation); later.Generation > 0 {
+			reason += fmt.Sprintf("; too few tell of plan %d to be followed", later.Generation)
+		}
 		m.ends(reason)
 		m.agenda.whose = "it is the job of those who trained before: " + reason
 		return

@@ -79,15 +79,22 @@ func TestWhereFewTellOfALostPlanTheOthersHaveTimeToComeAndThenItIsTaken(t *testi
 	w.goesOn(lost, "n2")
 }
 
+// cutOff has nodes know of the plan before only, which they trained to step 20.
+func (w *world) cutOff(nodes ...string) {
+	for _, node := range nodes {
+		before := *w.remembers[node]
+		before.Generation = 1
+		data, err := json.Marshal(&before)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		w.remembers[node], w.trained[node] = &before, &events.Trained{Generation: 1, Plan: events.Digest(data), Step: 20}
+	}
+}
+
 func TestWhoComesWhileFewTellOfALostPlanEndsTheWaitOrBringsALaterOne(t *testing.T) {
 	w, lost := wiped(t)
-	before := *w.remembers["n4"]
-	before.Generation = 1
-	data, err := json.Marshal(&before)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.remembers["n4"], w.trained["n4"] = &before, &events.Trained{Generation: 1, Plan: events.Digest(data), Step: 20} // it was cut off
+	w.cutOff("n4")
 	w.join("n4")
 	w.run()
 	w.tick(10 * time.Second)
@@ -152,6 +159,24 @@ func TestANodeThatTellsOfALaterPlanThanMostIsNotFollowed(t *testing.T) {
 	w.run()
 	w.tick(10 * time.Second)
 	w.goesOn(lost, "n1 n2 n3")
+}
+
+// TestAPlanThatSeveralTellOfCountsThoughMostWereCutOffBefore has the last of those who trained on tell of a plan still later.
+func TestAPlanThatSeveralTellOfCountsThoughMostWereCutOffBefore(t *testing.T) {
+	for name, others := range map[string][]string{"two tell it": {"n3"}, "one tells it, and one of a later one": {"n9"}} {
+		w, _ := wiped(t)
+		w.cutOff("n1", "n2")
+		w.trained["m1"], w.remembers["m1"] = w.trained["n1"], w.remembers["n1"]
+		w.trained["n9"] = &events.Trained{Generation: 3, Plan: events.Digest([]byte("plan 3")), Step: 40}
+		w.joinAll(append(others, "n1", "n2", "m1", "n4")...)
+		w.tick(time.Minute)
+		isRecalled := func(e events.Event) bool {
+			return e.Kind == events.Aborted && strings.Contains(string(e.Data), "the log had lost plan 2")
+		}
+		if !slices.ContainsFunc(w.said, isRecalled) {
+			t.Errorf("%s: held %+v, plans %+v", name, w.held(), w.plans())
+		}
+	}
 }
 
 func TestWhoIsAskedForThePlanAndTellsAnotherOneIsNotBelieved(t *testing.T) {
