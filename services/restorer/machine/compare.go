@@ -18,7 +18,8 @@ type comparison struct {
 	// partitions of the optimizer state, the keepers of the others make the parameters that go with those.
 	Copies int `json:"copies,omitempty"`
 	// Fetched is, by unit, the holders that have it from others and were not compared with all of these since. Their word is
-	// that of whoever gave it, and no second one for it.
+	// that of whoever gave it, and no second one for it. Those are not among them to whom two gave it together that have it from nobody:
+	// a transfer ends well only where its givers agree, and two do not go astray alike.
 	Fetched map[int][]string `json:"fetched,omitempty"`
 	// Since is the generation of the plan by which each of Fetched has it, in the same order. A memory of a build before lacks it.
 	Since map[int][]uint64 `json:"since,omitempty"`
@@ -46,8 +47,8 @@ type said struct {
 // what others said.
 const mostSteps = 4
 
-// newComparison is that of a plan that came into force; nil where replicas are only alike.
-func newComparison(plan *events.Plan) *comparison {
+// newComparison is that of a plan that comes into force behind another; nil where replicas are only alike. O(units x holders + sources).
+func newComparison(plan *events.Plan, before *comparison) *comparison {
 	if plan.Replicas == events.AlikeReplicas {
 		return nil
 	}
@@ -63,10 +64,36 @@ func newComparison(plan *events.Plan) *comparison {
 			c.Holders[unit] = append(c.Holders[unit], node.Node)
 		}
 	}
+	voices := map[int]map[string]bool{}
 	for _, transfer := range plan.Migration.Transfers {
-		c.fetch(transfer.Unit, transfer.To, plan.Generation)
+		if voices[transfer.Unit] == nil {
+			voices[transfer.Unit] = setOf(before.voices(transfer.Unit))
+		}
+		if !agreed(transfer, voices[transfer.Unit]) {
+			c.fetch(transfer.Unit, transfer.To, plan.Generation)
+		}
 	}
 	return c
+}
+
+// voices returns the holders of a unit that have it from nobody, or were compared with all others since. O(holders).
+func (c *comparison) voices(unit int) []string {
+	if c == nil || unit >= len(c.Holders) {
+		return nil
+	}
+	since := c.since(unit)
+	return slices.DeleteFunc(slices.Clone(c.Holders[unit]), func(holder string) bool { return since[holder] > 0 })
+}
+
+// agreed reports whether two voices or more give a unit together.
+func agreed(transfer events.Transfer, voices map[string]bool) bool {
+	givers := map[string]bool{}
+	for _, source := range transfer.Sources {
+		if voices[source.Node] {
+			givers[source.Node] = true
+		}
+	}
+	return len(givers) > 1
 }
 
 // fetch notes that a holder has a unit from others since a plan.
@@ -274,9 +301,7 @@ func (c *comparison) judge(step uint64, unit int, replicas map[string]string) (*
 // majority returns what more than half of a unit's holders say, whether all have spoken or not, and the first of them; empty where no
 // digest has as many. Those that fetched the unit from others do not count where two or more did not. O(holders x digests).
 func (c *comparison) majority(unit int, replicas map[string]string) (digest, node string) {
-	since := c.since(unit)
-	voices := slices.DeleteFunc(slices.Clone(c.Holders[unit]), func(holder string) bool { return since[holder] > 0 })
-	tried := map[string]bool{}
+	since, voices, tried := c.since(unit), c.voices(unit), map[string]bool{}
 	for _, node := range slices.Sorted(maps.Keys(replicas)) {
 		digest := replicas[node]
 		if tried[digest] {

@@ -171,6 +171,34 @@ func TestACopyHasNoVoiceOfItsOwnUnderTheNextPlanEither(t *testing.T) {
 	}
 }
 
+// A transfer ends well only where its givers agree, and two that have the layer from nobody do not go astray alike.
+func TestACopyOfTwoThatAgreeIsAVoice(t *testing.T) {
+	for name, c := range map[string]struct {
+		sources []events.Source
+		fetched []string // by then
+		voice   bool
+	}{
+		"from two":                        {[]events.Source{{Node: "n1"}, {Node: "n2"}}, nil, true},
+		"from one, in two parts":          {[]events.Source{{Node: "n1"}, {Node: "n1"}}, nil, false},
+		"from one and its copy":           {[]events.Source{{Node: "n1"}, {Node: "n2"}}, []string{"n2"}, false},
+		"from one and from who held none": {[]events.Source{{Node: "n1"}, {Node: "n9"}}, nil, false},
+	} {
+		before := &comparison{Holders: [][]string{{"n1", "n2"}}}
+		for _, node := range c.fetched {
+			before.fetch(0, node, 1)
+		}
+		plan := events.Plan{Generation: 2, Nodes: members("n1", "n4"), Migration: events.Migration{
+			Transfers: []events.Transfer{{Unit: 0, To: "n4", Sources: c.sources}},
+		}}
+		for _, node := range plan.Nodes {
+			plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node.Node, 0, 1)}})
+		}
+		if voices := newComparison(&plan, before).voices(0); slices.Contains(voices, "n4") != c.voice {
+			t.Errorf("%s: voices are %v", name, voices)
+		}
+	}
+}
+
 func TestReplicasThatAreOnlyAlikeAreNotCompared(t *testing.T) {
 	m := New("c", Settings{})
 	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1"), Replicas: events.AlikeReplicas,

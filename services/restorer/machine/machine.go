@@ -82,6 +82,6 @@ func (m *Machine) asked(cause events.Event, request events.RestorationRequest) [
 			&events.Failure{Negotiation: request.Negotiation, Reason: err.Error()})}
 	}
 	m.age(&request, &restoration.Plan)
-	m.state.Planned = &planned{request.Negotiation, newComparison(&restoration.Plan), newKeeping(&restoration.Plan)}
+	m.state.Planned = &planned{request.Negotiation, newComparison(&restoration.Plan, m.state.Compare), newKeeping(&restoration.Plan)}
 	return []events.Event{m.speaker.Say(cause, events.RestorationPlanned, request.Negotiation, &restoration)}
 }

@@ -1,7 +1,7 @@
 package world
 
 import (
-	"slices"
+	"maps"
 
 	"github.com/reknit/reknit/events"
 )
@@ -26,15 +26,42 @@ func (w *World) spoil(n *node) {
 
 // witnessesOf returns the processes that train a unit, but for those who have it from others and were not compared since.
 func (w *World) witnessesOf(unit int) map[*process]bool {
-	witnesses, plan := map[*process]bool{}, w.newestPlan()
+	witnesses := map[*process]bool{}
 	for _, n := range w.nodes {
-		p := n.process
-		if p == nil || !p.state.trained[unit] {
-			continue
+		if p := n.process; p != nil && p.state.trained[unit] {
+			witnesses[p] = !w.copiesOf(unit, p.done)[n.name]
 		}
-		fetched := plan != nil && p.done/w.compareEvery == plan.ResumeStep/w.compareEvery &&
-			slices.ContainsFunc(plan.Migration.Transfers, func(t events.Transfer) bool { return t.Unit == unit && t.To == n.name })
-		witnesses[p] = !fetched
 	}
 	return witnesses
+}
+
+// copiesOf returns the nodes that have a unit from others, by whichever plan, since replicas at a step were compared last. One to whom two
+// gave it together that have it from nobody is none of them: these two agreed.
+func (w *World) copiesOf(unit int, step uint64) map[string]bool {
+	copies := map[string]bool{}
+	for _, event := range w.hub.plans() {
+		plan, err := events.Open[events.Plan](event)
+		if err != nil || plan.ResumeStep/w.compareEvery != step/w.compareEvery {
+			continue // see checkStored
+		}
+		taken := map[string]bool{}
+		for _, transfer := range plan.Migration.Transfers {
+			if transfer.Unit == unit {
+				taken[transfer.To] = !isAgreed(transfer.Sources, copies)
+			}
+		}
+		maps.Copy(copies, taken)
+	}
+	return copies
+}
+
+// isAgreed reports whether two give a unit together that are no copies.
+func isAgreed(sources []events.Source, copies map[string]bool) bool {
+	givers := map[string]bool{}
+	for _, source := range sources {
+		if !copies[source.Node] {
+			givers[source.Node] = true
+		}
+	}
+	return len(givers) > 1
 }
