@@ -12,6 +12,7 @@ import (
 
 // The papers' code, on processes that join and leave: one is asked to go by Ctrl-C to its agent, one by reknit drain.
 func TestTheListingsOfChaosTrainThroughAJoinAndALeave(t *testing.T) {
+	t.Parallel()
 	for _, listing := range []string{"chaos_wan.py", "chaos_edge.py"} {
 		t.Run(strings.TrimSuffix(listing, ".py"), func(t *testing.T) {
 			t.Parallel()

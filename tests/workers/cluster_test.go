@@ -3,7 +3,9 @@ package workers
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -29,7 +32,7 @@ const patience = 2 * time.Minute
 var program string // the command reknit
 
 // atATime is how many tests run at a time, unless the command line says otherwise: they wait more than they compute.
-const atATime = "6"
+const atATime = "12"
 
 func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", atATime); err != nil {
@@ -353,22 +356,31 @@ func (w *worker) finish() string {
 	return w.await("its last step", func(line said) bool { return line.Finished != nil }).Digest
 }
 
+// trainings are those of one process, by the script, its settings and the steps: each is the same whenever it is made.
+var trainings sync.Map
+
 // alone returns what a worker says that trains so many steps without an agent.
-func (c *cluster) alone(steps int) (lines []said) {
+func (c *cluster) alone(steps int) []said {
 	c.Helper()
-	script := exec.Command(c.script[0], c.script[1:]...)
-	script.Env = append(os.Environ(), "WORKER_STEPS="+itoa(steps))
-	script.Env = append(script.Env, c.settings...)
-	output, err := script.Output()
+	script, settings := c.script, append(slices.Clone(c.settings), "WORKER_STEPS="+itoa(steps))
+	made, _ := trainings.LoadOrStore(fmt.Sprintf("%q %q", script, settings), sync.OnceValues(func() ([]said, error) {
+		return trainAlone(script, settings)
+	}))
+	lines, err := made.(func() ([]said, error))()
 	if err != nil {
 		c.Fatal(err)
 	}
+	return lines
+}
+
+func trainAlone(script, settings []string) (lines []said, err error) {
+	process := exec.Command(script[0], script[1:]...)
+	process.Env = append(os.Environ(), settings...)
+	output, err := process.Output()
 	for text := range strings.Lines(string(output)) {
 		var line said
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			c.Fatal(err)
-		}
+		err = errors.Join(err, json.Unmarshal([]byte(text), &line))
 		lines = append(lines, line)
 	}
-	return lines
+	return lines, err
 }

@@ -13,6 +13,11 @@ import (
 // newPerceptron starts a cluster whose workers train a perceptron with PyTorch, as a user's script does.
 func newPerceptron(t *testing.T, startNodes, steps int, settings ...string) *cluster {
 	needPyTorch(t)
+	return perceptrons(t, startNodes, steps, settings...)
+}
+
+// perceptrons starts a cluster of a test whose turn it is.
+func perceptrons(t *testing.T, startNodes, steps int, settings ...string) *cluster {
 	c := newCluster(t, startNodes, steps)
 	c.script = []string{pytorch, "torch_mlp.py"}
 	c.settings = append(settings, "OMP_NUM_THREADS=1", "GLOO_SOCKET_IFNAME=lo", "PYTHONDONTWRITEBYTECODE=1")
@@ -87,7 +92,7 @@ func TestAPyTorchJobGoesOnInAClusterThatStartsAnewFromS3(t *testing.T) {
 	gone := newPerceptron(t, 2, 120)
 	reached := killAll(start(gone), 50)
 	first := gone.plans()
-	c := newPerceptron(t, 2, 120) // another server, other services, and nothing in the log
+	c := perceptrons(t, 2, 120) // another server, other services, and nothing in the log
 	finish(start(c))
 	second := c.plans()
 	expectASnapshot(t, int(second[0].ResumeStep), reached)

@@ -14,10 +14,16 @@ var pytorch = cmp.Or(os.Getenv("PYTHON"), "python3")
 
 var importsPyTorch = sync.OnceValue(func() bool { return exec.Command(pytorch, "-c", "import torch").Run() == nil })
 
+// turns are those of tests with PyTorch, of which each process computes for three seconds before it joins: the others need processors, too.
+var turns = make(chan struct{}, 3)
+
+// needPyTorch returns when it is the test's turn.
 func needPyTorch(t *testing.T) {
 	if !importsPyTorch() {
 		t.Skipf("%s cannot import torch", pytorch)
 	}
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
 }
 
 func TestAPyTorchTrainerIsKilledBetweenTheSumsOfAStepAndNothingIsLostOrCountedTwice(t *testing.T) {
@@ -33,6 +39,7 @@ func TestAPyTorchTrainerIsKilledBetweenTheSumsOfAStepAndNothingIsLostOrCountedTw
 }
 
 func TestAnOrdinaryPyTorchScriptThatLosesRankZeroGoesOnFromItsSnapshot(t *testing.T) {
+	t.Parallel()
 	needPyTorch(t)
 	p := newPlain(t, 2)
 	snapshot := filepath.Join(p.dir, "snapshot.pt")

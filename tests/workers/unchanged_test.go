@@ -83,6 +83,7 @@ func (p *plain) lose(w *worker) {
 }
 
 func TestAScriptThatIsNotChangedHasItsRankInEachPlanAndGoesOnFromItsCheckpoint(t *testing.T) {
+	t.Parallel()
 	p := newPlain(t, 3)
 	first, second, third := p.join("n1"), p.join("n2"), p.join("n3")
 	p.together(first, second, third)
@@ -99,6 +100,7 @@ func TestAScriptThatIsNotChangedHasItsRankInEachPlanAndGoesOnFromItsCheckpoint(t
 }
 
 func TestAScriptThatIsKilledIsStartedAgainAtAllNodesWithTheSameRanks(t *testing.T) {
+	t.Parallel()
 	p := newPlain(t, 2)
 	first, second := p.join("n1"), p.join("n2")
 	before := p.together(first, second)
@@ -113,6 +115,7 @@ func TestAScriptThatIsKilledIsStartedAgainAtAllNodesWithTheSameRanks(t *testing.
 }
 
 func TestAScriptThatAlwaysFailsEndsItsAgentsWithItsStatus(t *testing.T) {
+	t.Parallel()
 	p := newPlain(t, 2)
 	p.script = []string{"sh", "-c", `echo "{\"pid\": $$}"; exit 3`}
 	for _, w := range []*worker{p.join("n1", "--restarts", "1"), p.join("n2", "--restarts", "1")} {
@@ -132,6 +135,7 @@ func TestAScriptThatAlwaysFailsEndsItsAgentsWithItsStatus(t *testing.T) {
 }
 
 func TestScriptsOfWhichAllAgentsWereKilledGoOnWhereSomeAreStartedAgain(t *testing.T) {
+	t.Parallel()
 	p := newPlain(t, 2)
 	first, second := p.join("n1"), p.join("n2")
 	p.together(first, second)
