@@ -76,7 +76,7 @@ func (t *tier) check(ctx context.Context, written Manifest, id retention.ID, nod
 		return fmt.Errorf("expected that of %s at step %d under %s, got that of %s at step %d under %s",
 			node, id.Step, id.Plan, written.Node, written.Step, written.Plan)
 	}
-	if t.verify == nil || t.lies != "" && node == t.node && written.Signature == "" { // in its own folder, of a build that signed nothing
+	if t.verify == nil {
 		return nil
 	}
 	return t.verify(ctx, written, t.signed(written))

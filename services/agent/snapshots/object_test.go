@@ -98,25 +98,6 @@ func TestAManifestCountsAsItsWriterSignedIt(t *testing.T) {
 	}
 }
 
-func TestAnUnsignedPartCountsInTheOwnFolderAlone(t *testing.T) {
-	s := newShelf(t)
-	s.tier.sign = nil
-	part := Part{ID: s.id, Units: []Unit{{Unit: 0, Data: content(0, 7)}}}
-	if err := s.tier.put(t.Context(), part, "n1", retention.History{}); err != nil {
-		t.Fatal(err)
-	}
-	s.tier.sign = func([]byte) string { return "another" }
-	for _, row := range []struct {
-		node, lies string
-		counts     bool
-	}{{"n1", s.folder, true}, {"n2", s.folder, false}, {"n1", "", false}} {
-		s.tier.node, s.tier.lies = row.node, row.lies
-		if _, err := s.tier.read(t.Context(), s.id, "n1", 0); (err == nil) != row.counts {
-			t.Errorf("to %s, in %q: %v", row.node, row.lies, err)
-		}
-	}
-}
-
 func TestNobodyElseReadsWhatLiesInTheFolder(t *testing.T) {
 	s := newShelf(t)
 	for _, name := range []string{manifestName, "unit-0"} {
