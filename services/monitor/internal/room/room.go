@@ -1,7 +1,7 @@
 // Package room keeps a node from filling the log of a secured installation. A server bounds a node's words by subject, and counts nobody's.
 // Once the log is all but full the words of the nodes go that take most of it, and a sixteenth at least: one that fills the log loses what
 // it said itself, before anybody's words are refused, or after minutes if its words are small. Services' words stay, and those of nodes
-// that take less. Many nodes of one institution, each of which takes less, fill it still: the keeper's kit raises its bound then.
+// that take less. Records of messages that services refused go first: who says what is no event has them say one for each. Many nodes of one institution, each of which takes less, fill it still: the keeper's kit raises its bound then.
 package room
 
 import (
@@ -35,6 +35,8 @@ const (
 	readTime  = 10 * time.Minute
 	purgeTime = 30 * time.Second
 	batch     = 4096 // messages, of each of which the headers alone are read
+
+	refusalsKept = 1024 // of the log's records of refused messages; each has 3 KB at most
 )
 
 var errNobody = errors.New("expected a node whose words take a sixteenth of the log's bound, found none")
@@ -69,6 +71,9 @@ func look(ctx context.Context, b *bus.Bus) error {
 	if err != nil || !holds(log.CachedInfo(), tooMuch) {
 		return nil
 	}
+	if made, err := dropRefusals(ctx, log, b.Cluster()); made || err != nil {
+		return err
+	}
 	taken, err := takenBy(ctx, log, b.Cluster())
 	if err != nil {
 		return err
@@ -79,6 +84,23 @@ func look(ctx context.Context, b *bus.Bus) error {
 // holds reports whether a log holds more than this share of its bound.
 func holds(log *jetstream.StreamInfo, share float64) bool {
 	return log.Config.MaxBytes > 0 && float64(log.State.Bytes) > share*float64(log.Config.MaxBytes)
+}
+
+// dropRefusals drops the records of refused messages but the newest, and reports whether that makes room.
+func dropRefusals(ctx context.Context, log jetstream.Stream, cluster string) (made bool, err error) {
+	before := log.CachedInfo().State.Msgs
+	if err := purge(ctx, log, events.EventSubject(cluster, events.EventRefused, "*"), jetstream.WithPurgeKeep(refusalsKept)); err != nil {
+		return false, fmt.Errorf("records of refused messages: %w", err)
+	}
+	now, err := log.Info(ctx)
+	if err != nil {
+		return false, err
+	}
+	if now.State.Msgs < before {
+		slog.WarnContext(ctx, "the log was all but full: records of refused messages are dropped, but the newest", "dropped", before-now.State.Msgs,
+			"do", "reknit doctor tells who says what is no event")
+	}
+	return !holds(now, tooMuch), nil
 }
 
 // makeRoom drops the words of the nodes that were found to take most, until there is room. The log is asked anew before each: another copy
@@ -194,8 +216,8 @@ func drop(ctx context.Context, log jetstream.Stream, cluster, node string) error
 	return nil
 }
 
-func purge(ctx context.Context, log jetstream.Stream, subject string) error {
+func purge(ctx context.Context, log jetstream.Stream, subject string, options ...jetstream.StreamPurgeOpt) error {
 	ctx, cancel := context.WithTimeout(ctx, purgeTime)
 	defer cancel()
-	return log.Purge(ctx, jetstream.WithPurgeSubject(subject))
+	return log.Purge(ctx, append(options, jetstream.WithPurgeSubject(subject))...)
 }

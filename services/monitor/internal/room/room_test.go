@@ -125,6 +125,32 @@ func TestWhoFillsTheLogLosesItsWordsAlone(t *testing.T) {
 	}
 }
 
+// TestRecordsOfRefusedMessagesGoFirst has services refuse what a node says until the log is all but full, a record of 3 KB for each.
+func TestRecordsOfRefusedMessagesGoFirst(t *testing.T) {
+	p := open(t)
+	p.says("honest", bound/8, 32<<10)
+	const records, bytes = 4500, 2900
+	for sequence := range records {
+		p.publish(events.EventSubject(cluster, events.EventRefused, fmt.Sprint(sequence)), make([]byte, bytes))
+	}
+	p.flush()
+	_, said := p.holds()
+	if err := look(t.Context(), p.bus); err != nil {
+		t.Fatal(err)
+	}
+	held, left := p.holds()
+	if most := uint64(bound/8 + refusalsKept*2*bytes); held > most {
+		t.Errorf("the log holds %d bytes, expected the newest records alone, and at most %d", held, most)
+	}
+	if left["honest"] != said["honest"] {
+		t.Errorf("of what a node said, which was no more than an eighth, %d bytes are left of %d", left["honest"], said["honest"])
+	}
+	newest := events.EventSubject(cluster, events.EventRefused, fmt.Sprint(records-1))
+	if _, err := p.log.GetLastMsgForSubject(t.Context(), newest); err != nil {
+		t.Errorf("the newest record is gone: %v", err)
+	}
+}
+
 // TestACopyThatCountedBeforeRoomWasMadeDropsNothing has two nodes take most of the log, and two copies of the monitor count their words
 // before one of them drops any.
 func TestACopyThatCountedBeforeRoomWasMadeDropsNothing(t *testing.T) {
