@@ -22,6 +22,13 @@ const mostMessage = 1 << 20
 // however many one kit has.
 const mostConnections = 16000
 
+// mostSubscriptions is how many a connection may have: an agent needs under twenty. The server of a site has one connection, for those of
+// all its nodes. A bound in nats.conf would be that of both.
+const (
+	mostSubscriptions       = 256
+	mostSubscriptionsOfSite = 64 << 10
+)
+
 func rightsOf(rights permission.Rights) jwt.Permissions {
 	may := func(subjects, deny []string) jwt.Permission {
 		if len(subjects) == 0 {
@@ -133,6 +140,7 @@ func (i *installation) nodesAccount() (*jwt.AccountClaims, error) {
 		scope.Key, scope.Role, scope.Description = public(signer), permission.Node, "nodes of "+institution
 		scope.Template.Permissions = rightsOf(permission.OfNode(subject, i.Cluster, inbox(subject)))
 		scope.Template.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard)
+		scope.Template.Limits.Subs = mostSubscriptions
 		claims.SigningKeys.AddScopedSigner(scope)
 	}
 	i.putRevoked(claims)
@@ -171,7 +179,7 @@ func imported(crossing permission.Crossing, from nkeys.KeyPair) *jwt.Import {
 // key.
 func (i *installation) userToken(role, name string, key nkeys.KeyPair) (string, error) {
 	claims := jwt.NewUserClaims(public(key))
-	claims.Name = name
+	claims.Name, claims.Limits.Subs = name, mostSubscriptions
 	claims.AllowedConnectionTypes.Add(jwt.ConnectionTypeStandard)
 	switch role {
 	case permission.Node:

@@ -48,7 +48,7 @@ func (f siteFaults) Unwrap() error { return f.error }
 // leafToken returns the token of the server of a site at which these nodes connect.
 func (i *installation) leafToken(leaf string, claims *jwt.UserClaims, nodes []string) (string, error) {
 	claims.AllowedConnectionTypes = jwt.StringList{jwt.ConnectionTypeLeafnode}
-	claims.Permissions = rightsOf(permission.OfLeaf(nodes, i.Cluster))
+	claims.Permissions, claims.Limits.Subs = rightsOf(permission.OfLeaf(nodes, i.Cluster)), mostSubscriptionsOfSite
 	token, err := claims.Encode(i.nodes)
 	if err == nil && len(token) > jwt.MaxTokenSize {
 		err = fmt.Errorf("site %s: the rights of %d nodes take %d bytes, expected at most %d: give some another server (--leaf)",
