@@ -178,7 +178,7 @@ func (s Signed) verify(institutions map[string]string) error {
 }
 
 func (p Policy) admission(cluster string) (admission protocol.Admission, err error) {
-	admission = protocol.Admission{Nodes: map[string]string{}, Quorum: p.Quorum}
+	admission = protocol.Admission{Version: p.Version, Nodes: map[string]string{}, Quorum: p.Quorum}
 	for name, nodes := range p.Institutions {
 		for _, node := range nodes {
 			if !nkeys.IsValidPublicUserKey(node) {
@@ -193,6 +193,8 @@ func (p Policy) admission(cluster string) (admission protocol.Admission, err err
 	switch {
 	case p.Cluster != cluster:
 		return admission, fmt.Errorf("cluster: expected %q, got %.100q", cluster, p.Cluster)
+	case p.Version < 1:
+		return admission, fmt.Errorf("version: expected 1 at least, got %d", p.Version)
 	case p.Quorum < 0 || p.Quorum > len(p.Institutions):
 		return admission, fmt.Errorf("quorum: expected 0 to %d, as many as there are institutions, got %d", len(p.Institutions), p.Quorum)
 	case len(admission.Nodes) == 0:

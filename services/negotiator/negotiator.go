@@ -5,6 +5,7 @@ package negotiator
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/reknit/reknit/services/negotiator/machine"
@@ -36,6 +37,9 @@ func Run(ctx context.Context, config Config) error {
 	settings, err := config.settings(policy)
 	if err != nil {
 		return err
+	}
+	if config.Kit != "" && config.Admission == "" {
+		slog.Warn("no admission policy: every node that an institution's key enrolled may join (REKNIT_ADMISSION)")
 	}
 	bus, err := config.Connect(ctx, "negotiator")
 	if err != nil {

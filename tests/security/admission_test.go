@@ -11,6 +11,7 @@ import (
 
 	"github.com/caarlos0/env/v11"
 
+	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/reknit/provision"
 )
@@ -75,4 +76,16 @@ func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
 	}
 	write(provision.AdmissionOptions{Quorum: quorum(2), Sign: []string{"alpha"}})
 	expect("changed, and signed by one", "these did not sign it as it is: beta", p.negotiate(policy, kit))
+	write(provision.AdmissionOptions{Quorum: quorum(2), Sign: []string{"beta"}})
+	said := events.Speaker{Source: events.NodeSource(p.key("n1")), Cluster: cluster}.First(time.Now(), "1", events.LeaveRequested, p.key("n1"),
+		&events.Leave{Node: p.key("n1"), Reason: "done"})
+	if _, err := p.connect("n1").Publish(t.Context(), said); err != nil { // a negotiator that heard nothing remembers nothing
+		t.Fatal(err)
+	}
+	expect("changed, and signed by both", "", p.negotiate(policy, kit))
+	if err := os.WriteFile(policy, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect("the one before", "version: expected 2 at least", p.negotiate(policy, kit))
+	expect("none", "version: expected 2 at least", p.negotiate("", kit))
 }

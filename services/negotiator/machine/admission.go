@@ -9,7 +9,9 @@ import (
 )
 
 // Admit has another policy say who may join from now on. Members that it does not list stay.
-func (m *Machine) Admit(admission protocol.Admission) { m.settings.Admission = admission }
+func (m *Machine) Admit(admission protocol.Admission) {
+	m.settings.Admission, m.state.Admission = admission, admission.Version
+}
 
 // unapproved has those refused who join without the approval that the admission policy asks for, once all have consented, and reports
 // whether there are any.

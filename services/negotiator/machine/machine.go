@@ -49,11 +49,13 @@ type Machine struct {
 
 // New returns a machine that knows nothing yet.
 func New(settings Settings) *Machine {
-	return &Machine{
+	m := &Machine{
 		settings: settings,
 		speaker:  events.Speaker{Source: "/negotiator", Cluster: settings.Cluster},
 		state:    newState(),
 	}
+	m.state.Admission = settings.Admission.Version
+	return m
 }
 
 // handlers says who hears each kind of event.

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -15,6 +16,8 @@ import (
 type state struct {
 	Heard time.Time     `json:"heard"` // when the last event was logged, by the log's clock
 	Lag   time.Duration `json:"lag"`   // of the last overdue fact: from its time to when it was logged
+
+	Admission int `json:"admission,omitempty"` // version of the policy of who may join; zero: there is none
 
 	roster       // membership.go
 	network      // links.go
@@ -116,7 +119,7 @@ func (m *Machine) Snapshot() ([]byte, error) {
 	return json.Marshal(written)
 }
 
-// Restore replaces the machine's memory by that of a snapshot.
+// Restore replaces the machine's memory by that of a snapshot. It fails where that had a later admission policy.
 func (m *Machine) Restore(data []byte) error {
 	restored := struct {
 		state
@@ -126,6 +129,10 @@ func (m *Machine) Restore(data []byte) error {
 	if err := json.Unmarshal(data, &restored); err != nil {
 		return err
 	}
+	if before, now := restored.Admission, m.settings.Admission.Version; now < before {
+		return fmt.Errorf("REKNIT_ADMISSION: policy.version: expected %d at least, which was in force, got %d", before, now)
+	}
+	restored.Admission = m.settings.Admission.Version
 	for node, seconds := range restored.Steps {
 		restored.Measured.Take(node, seconds, 0)
 	}

@@ -9,9 +9,10 @@ import (
 
 // Admission says who may join. The zero value lets everybody.
 type Admission struct {
-	Nodes  map[string]string // the institution of each node that is listed; none: everybody is
-	Quorum int               // of how many institutions listed members must approve of any other node; 0: none may join
-	Lists  string            // how one has a node listed, for people; empty: nobody knows
+	Version int               // of the policy, which goes up; zero: there is none
+	Nodes   map[string]string // the institution of each node that is listed; none: everybody is
+	Quorum  int               // of how many institutions listed members must approve of any other node; 0: none may join
+	Lists   string            // how one has a node listed, for people; empty: nobody knows
 }
 
 // Refuses returns why nobody needs to be asked about a node; empty where it is listed, or others may approve of it.
