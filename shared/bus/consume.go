@@ -354,7 +354,7 @@ func (s Sealed) Sequence() uint64 { return s.metadata.Sequence.Stream }
 func (s Sealed) Refuse(ctx context.Context, reason, format string, args ...any) Delivery {
 	held := s.stored()
 	event, e, err := decode(held.data)
-	if err != nil || s.consumer.bus.kit.verify(event, e) != nil {
+	if err != nil || s.consumer.bus.kit.verify(event, e, held.logged) != nil {
 		event = events.Event{}
 	} else if checkEnvelope(&event, s.consumer.bus.cluster, held.subject) == nil {
 		_ = s.counts(ctx, event) // heard it was

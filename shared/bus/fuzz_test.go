@@ -112,7 +112,7 @@ func FuzzSignature(f *testing.F) {
 		if digest == "" {
 			digest = events.Digest(heard.Data)
 		}
-		err = k.verify(heard, e)
+		err = k.verify(heard, e, time.Time{})
 		if same := bytes.Equal(signed(heard, digest), original); err == nil && !same {
 			t.Errorf("%s is believed, and was never signed", message)
 		}
@@ -202,7 +202,7 @@ func FuzzKit(f *testing.F) {
 		if _, err := k.sign(exit("n1"), ""); err != nil {
 			t.Errorf("a kit that was opened does not sign: %v", err)
 		}
-		if err := k.verify(exit("n1"), envelope{}); err == nil || errors.Is(err, ErrCorrupt) {
+		if err := k.verify(exit("n1"), envelope{}, time.Time{}); err == nil || errors.Is(err, ErrCorrupt) {
 			t.Error("an event without a signature is believed")
 		}
 	})

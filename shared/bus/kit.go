@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
@@ -29,6 +30,14 @@ type Identity struct {
 	API          string            `json:"api,omitempty"`          // prefix of the JetStream API, where it is not the usual one
 	Speakers     map[string]string `json:"speakers"`               // public keys of the services, and of users, by their names
 	Institutions map[string]string `json:"institutions,omitempty"` // public keys of those that enrol nodes; services know them
+
+	Former map[string][]FormerKey `json:"former,omitempty"` // which services and users had before, by their names
+}
+
+// FormerKey is a public key that was revoked. Words that it signed are believed where the hub logged them until then.
+type FormerKey struct {
+	Key     string    `json:"key"`
+	Revoked time.Time `json:"revoked"` // by the clock of who provisions
 }
 
 // ReadIdentity reads what a kit tells.
@@ -43,6 +52,7 @@ func ReadIdentity(kit string) (identity Identity, err error) {
 // kit is how to connect. The zero value is how to connect to an installation that asks nobody for a key.
 type kit struct {
 	Identity
+	renewed *renewed           // nil where nobody asks for a key
 	signer  ed25519.PrivateKey // which a nkeys.KeyPair derives anew at each signature, and takes twice as long
 	options []nats.Option
 }
@@ -71,6 +81,7 @@ func openKit(config Config, revoked func()) (k kit, err error) {
 	if err != nil {
 		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
 	}
+	k.renewed = &renewed{folder: config.Kit, Identity: k.Identity}
 	k.options = []nats.Option{
 		k.credentials(at(CredentialsFile), revoked),
 		nats.RootCAs(at(AuthorityFile)), nats.ClientCert(at(CertificateFile), at(KeyFile)), nats.TLSHandshakeFirst(),

@@ -125,7 +125,7 @@ func (c *Consumer) before(ctx context.Context, message stored) error {
 			continue
 		}
 		event, e, err := decode(held.data)
-		if err == nil && c.bus.kit.verify(event, e) == nil && checkEnvelope(&event, c.bus.cluster, held.subject) == nil {
+		if err == nil && c.bus.kit.verify(event, e, held.logged) == nil && checkEnvelope(&event, c.bus.cluster, held.subject) == nil {
 			_ = c.once.take(event, held) // one that did not count counts no more now
 		}
 	}

@@ -34,7 +34,7 @@ func (b *Bus) open(ctx context.Context, message stored, as reading) (_ events.Ev
 		return events.Event{}, false, nil, errIgnored
 	}
 	if err == nil {
-		err = b.kit.verify(event, e)
+		err = b.kit.verify(event, e, message.logged)
 	}
 	if err == nil {
 		err = checkEnvelope(&event, b.cluster, message.subject)
@@ -131,7 +131,7 @@ func (b *Bus) isRefused(ctx context.Context, log events.Stream, sequence uint64)
 		return false
 	}
 	event, e, err := decode(record.data)
-	if err != nil || b.kit.verify(event, e) != nil || check(&event, b.cluster, record.subject) != nil {
+	if err != nil || b.kit.verify(event, e, record.logged) != nil || check(&event, b.cluster, record.subject) != nil {
 		return false
 	}
 	refusal, err := events.Open[events.Quarantine](event)

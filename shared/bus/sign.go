@@ -50,28 +50,53 @@ func (k kit) sign(event events.Event, dataref string) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(ed25519.Sign(k.signer, signed(event, dataref))), nil
 }
 
-// verify reports why an event is not believed to be its source's. A node's key is its id.
-func (k kit) verify(event events.Event, e envelope) error {
+// verify reports why an event that was logged then is not believed to be its source's. A kit whose folder tells of other keys since is
+// read anew.
+func (k kit) verify(event events.Event, e envelope, logged time.Time) error {
 	if k.signer == nil {
 		return nil
 	}
-	key, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
-	if !isNode {
-		key = k.Speakers[strings.TrimPrefix(event.Source, "/")]
+	err := k.known().verify(event, e, logged)
+	if err != nil && k.renewed.look() {
+		return k.known().verify(event, e, logged)
 	}
-	speaker, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(key))
-	if err != nil || len(speaker) != ed25519.PublicKeySize {
-		return refuse(Unsigned, "source: expected a node's public key, or one of this installation's services, got %.100q", event.Source)
-	}
+	return err
+}
+
+// verify is that of a kit, by the keys that it knows.
+func (i Identity) verify(event events.Event, e envelope, logged time.Time) error {
 	signature, err := base64.RawURLEncoding.DecodeString(e.signature)
 	if err != nil {
 		return refuse(Unsigned, "signature: expected URL-safe base64 without padding: %v", err)
 	}
-	digest := cmp.Or(e.dataref, events.Digest(event.Data))
-	if !ed25519.Verify(speaker, signed(event, digest), signature) {
-		return refuse(Unsigned, "signature: expected that of %s by %s", event.Source, key)
+	keys := i.KeysOf(event.Source, logged)
+	text := signed(event, cmp.Or(e.dataref, events.Digest(event.Data)))
+	for _, key := range keys {
+		speaker, err := nkeys.Decode(nkeys.PrefixByteUser, []byte(key))
+		if err != nil || len(speaker) != ed25519.PublicKeySize {
+			return refuse(Unsigned, "source: expected a node's public key, or one of this installation's services, got %.100q", event.Source)
+		}
+		if ed25519.Verify(speaker, text, signature) {
+			return nil
+		}
 	}
-	return nil
+	return refuse(Unsigned, "signature: expected that of %s by %s", event.Source, strings.Join(keys, " or "))
+}
+
+// KeysOf returns the public keys of which one signed what a source said, if it was logged then. A node's key is its id. A service that
+// nobody knows has an empty one.
+func (i Identity) KeysOf(source string, logged time.Time) []string {
+	if node, isNode := strings.CutPrefix(source, events.NodeSource("")); isNode {
+		return []string{node}
+	}
+	name := strings.TrimPrefix(source, "/")
+	keys := []string{i.Speakers[name]}
+	for _, former := range i.Former[name] {
+		if !logged.After(former.Revoked) {
+			keys = append(keys, former.Key)
+		}
+	}
+	return keys
 }
 
 // messageID is by what a stream knows a repeat. An event's id follows from its cause, and who knows that could say

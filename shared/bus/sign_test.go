@@ -52,7 +52,7 @@ func travel(t testing.TB, k kit, event events.Event) (events.Event, envelope) {
 func TestAnEventIsBelievedAsItWasSignedAndNotOtherwise(t *testing.T) {
 	k, id := speaker(t)
 	event, e := travel(t, k, exit(id))
-	if err := k.verify(event, e); err != nil {
+	if err := k.verify(event, e, time.Time{}); err != nil {
 		t.Fatalf("as it was signed: %v", err)
 	}
 	_, another := speaker(t)
@@ -74,7 +74,7 @@ func TestAnEventIsBelievedAsItWasSignedAndNotOtherwise(t *testing.T) {
 	} {
 		forged, wire := event, e
 		change(&forged, &wire)
-		if err := k.verify(forged, wire); err == nil || !strings.HasPrefix(err.Error(), Unsigned) {
+		if err := k.verify(forged, wire, time.Time{}); err == nil || !strings.HasPrefix(err.Error(), Unsigned) {
 			t.Errorf("another %s: %v", what, err)
 		}
 	}
@@ -84,11 +84,11 @@ func TestAServiceIsBelievedByTheKeyThatTheKitNames(t *testing.T) {
 	k, id := speaker(t)
 	event := exit(id)
 	event.Source = "/monitor"
-	if event, e := travel(t, k, event); k.verify(event, e) != nil {
+	if event, e := travel(t, k, event); k.verify(event, e, time.Time{}) != nil {
 		t.Error("the monitor's key is not believed")
 	}
 	other, _ := speaker(t)
-	if event, e := travel(t, other, event); k.verify(event, e) == nil {
+	if event, e := travel(t, other, event); k.verify(event, e, time.Time{}) == nil {
 		t.Error("another's key is believed")
 	}
 }
@@ -116,7 +116,7 @@ func BenchmarkVerify(b *testing.B) {
 	k, id := speaker(b)
 	event, e := travel(b, k, exit(id))
 	for b.Loop() {
-		if err := k.verify(event, e); err != nil {
+		if err := k.verify(event, e, time.Time{}); err != nil {
 			b.Fatal(err)
 		}
 	}

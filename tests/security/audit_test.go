@@ -11,6 +11,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/reknit/audit"
+	"github.com/reknit/reknit/services/reknit/provision"
 )
 
 // What nodes, users and services said is recorded with the key of a service, and anybody who has a kit verifies all of it.
@@ -43,6 +44,10 @@ func TestAnAuditLogIsVerifiedWithAnybodysKit(t *testing.T) {
 	says := p.audits("verify", path, "--kit", p.kit("n3"), "--expect", head)
 	if !strings.Contains(says, "records 1 to 4 follow each other; each is signed by somebody of the installation") {
 		t.Errorf("it says %q", says)
+	}
+	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"negotiator"}})
+	if again := p.audits("verify", path, "--kit", p.kit("n3"), "--expect", head); again != says {
+		t.Errorf("once the key of a service is replaced it says %q", again)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

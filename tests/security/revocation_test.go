@@ -137,8 +137,8 @@ func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
 	}
 }
 
-// TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs revokes a service that runs, whose last lease is signed by a key that nobody knows any
-// more. It must not connect with the new token: it would answer the next one that it works, and nobody would hear what it says.
+// TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs revokes a service that runs. It must not connect with the new token: it would answer the
+// next one that it works, and nobody would hear what it says. A thief of its key takes the lease before the server hears of the revocation.
 func TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs(t *testing.T) {
 	p := open(t)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -167,7 +167,13 @@ func TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs(t *testing.T) {
 	}
 	before := act()
 	await("at first")
+	thief := p.connectWith(p.url, p.stolen("negotiator"))
 	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"negotiator"}})
+	theirs := events.Speaker{Source: "/negotiator", Cluster: cluster}.First(time.Now(), "thief", events.LeaseTaken, "negotiator",
+		&events.Lease{Service: "negotiator", Instance: "thief"})
+	if _, err := thief.Publish(t.Context(), theirs); err != nil {
+		t.Fatal(err)
+	}
 	p.push()
 	select {
 	case err := <-before:
@@ -179,7 +185,7 @@ func TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs(t *testing.T) {
 	}
 	user = p.connect("user")
 	if _, found, _ := user.LastEvent(t.Context(), events.EventStream, lease); found {
-		t.Fatal("the lease of before passes for one of the new key")
+		t.Fatal("the lease of the thief passes for one of the new key")
 	}
 	next := act()
 	await("with its new key")

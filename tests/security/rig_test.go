@@ -98,9 +98,15 @@ func (p *place) connect(name string) *bus.Bus {
 
 func (p *place) connectAt(url, name string) *bus.Bus {
 	p.Helper()
+	return p.connectWith(url, p.kit(name))
+}
+
+// connectWith connects with a kit, whoever has it.
+func (p *place) connectWith(url, kit string) *bus.Bus {
+	p.Helper()
 	ctx, cancel := context.WithTimeout(p.Context(), waits)
 	defer cancel()
-	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: p.key(name), Cluster: cluster, Kit: p.kit(name)})
+	b, err := bus.Connect(ctx, bus.Config{URL: url, Name: identity(p.T, kit).Key, Cluster: cluster, Kit: kit})
 	if err != nil {
 		p.Fatal(err)
 	}

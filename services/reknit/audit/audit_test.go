@@ -295,7 +295,7 @@ func TestTheFirstRecordThatWasTamperedWithIsNamed(t *testing.T) {
 	} {
 		lines, key := written(t)
 		head := Head{10, events.Digest(bytes.TrimSpace(lines[9]))}
-		v := &Verifier{Speakers: Speakers{"monitor": key}, Expect: head}
+		v := &Verifier{Kit: &bus.Identity{Speakers: map[string]string{"monitor": key}}, Expect: head}
 		err := v.Read(bytes.NewReader(bytes.Join(of.tamper(lines), nil)))
 		if err == nil {
 			err = v.End()
@@ -351,7 +351,7 @@ func TestAnEventThatItsSpeakerDidNotSignIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		v := &Verifier{Speakers: Speakers{"monitor": by, "negotiator": by}}
+		v := &Verifier{Kit: &bus.Identity{Speakers: map[string]string{"monitor": by, "negotiator": by}}}
 		err = v.Read(bytes.NewReader(append(line, '\n')))
 		if (err == nil) != (of.says == "") || err != nil && !strings.Contains(err.Error(), of.says) {
 			t.Errorf("%s: %v, expected %q", what, err, of.says)

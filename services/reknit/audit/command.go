@@ -125,7 +125,7 @@ func verify(w io.Writer, files []string, kit, expect string) (err error) {
 		if err != nil {
 			return tell.UsageError{Err: fmt.Errorf("--kit: %w", err)}
 		}
-		v.Speakers = identity.Speakers
+		v.Kit = &identity
 	}
 	for _, name := range files {
 		file, err := os.Open(name)
@@ -151,7 +151,7 @@ func (v *Verifier) tell(w io.Writer) {
 	}
 	signed := "each is signed, by whom --kit would tell"
 	switch {
-	case v.Speakers != nil:
+	case v.Kit != nil:
 		signed = "each is signed by somebody of the installation, and what it records by its speaker"
 	case v.unsigned > 0:
 		signed = fmt.Sprintf("%d are not signed: whoever could write the file could make all of them anew", v.unsigned)

@@ -6,14 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/shared/bus"
 )
-
-// Speakers are the public keys of an installation's services and users, by their names (identity.json of a kit). Nil: nobody signs
-// there, and only the chain is looked at.
-type Speakers map[string]string
 
 // Head is the last record that was verified. Anybody who keeps it sees later whether records behind it were cut off.
 type Head struct {
@@ -35,8 +33,8 @@ func ReadHead(text string) (head Head, err error) {
 
 // Verifier reads audit logs, one after the other as they follow each other.
 type Verifier struct {
-	Speakers Speakers
-	Expect   Head // that must be among the records, or zero
+	Kit      *bus.Identity // for the keys of services and users; nil: nobody signs there, and only the chain is looked at
+	Expect   Head          // that must be among the records, or zero
 	first    uint64
 	head     Head
 	sequence uint64
@@ -137,28 +135,26 @@ func (v *Verifier) believes(line Line, record Record) error {
 	if event != nil && event.Data != "" && events.Digest([]byte(event.Data)) != event.Digest {
 		return fmt.Errorf("expected the data of %s", event.Digest)
 	}
-	if v.Speakers == nil {
+	if v.Kit == nil {
 		return nil
 	}
-	if !v.Speakers.know(record.By) {
+	if !v.records(record) {
 		return fmt.Errorf("by: expected the key of a service or a user of this installation, got %q", record.By)
 	}
 	if event == nil {
 		return nil
 	}
-	key, isNode := strings.CutPrefix(event.Source, events.NodeSource(""))
-	if !isNode {
-		key = v.Speakers[strings.TrimPrefix(event.Source, "/")]
-	}
-	if !verified(key, event.Signature, event.signed()) {
+	signs := func(key string) bool { return verified(key, event.Signature, event.signed()) }
+	if !slices.ContainsFunc(v.Kit.KeysOf(event.Source, record.At), signs) {
 		return fmt.Errorf("event %s: expected the signature of %s", event.ID, event.Source)
 	}
 	return nil
 }
 
-func (s Speakers) know(key string) bool {
-	for _, known := range s {
-		if known == key {
+// records reports whether a service or a user had the key of a record when it was made.
+func (v *Verifier) records(record Record) bool {
+	for name := range v.Kit.Speakers {
+		if slices.Contains(v.Kit.KeysOf(name, record.At), record.By) {
 			return true
 		}
 	}

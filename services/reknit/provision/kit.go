@@ -45,8 +45,8 @@ func writeIdentity(folder string, identity bus.Identity) error {
 	return write(filepath.Join(folder, bus.IdentityFile), about, 0o600)
 }
 
-// writeKit writes what somebody connects with.
-func (i *installation) writeKit(role, name string, speakers map[string]string) error {
+// writeKit writes what somebody connects with, who knows the keys of all.
+func (i *installation) writeKit(role, name string, all bus.Identity) error {
 	key, err := i.keyOf(role, name)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func (i *installation) writeKit(role, name string, speakers map[string]string) e
 	if err != nil {
 		return err
 	}
-	identity := bus.Identity{Key: public(key), Speakers: speakers}
+	identity := bus.Identity{Key: public(key), Speakers: all.Speakers, Former: all.Former}
 	if slices.Contains(permission.Services, role) {
 		if identity.Institutions, err = i.institutionKeys(); err != nil {
 			return err

@@ -108,7 +108,7 @@ func (i *installation) writeLeafKit(leaf string) error {
 		}
 		time.Sleep(wait)
 	}
-	return i.writeKit(leafRole, leaf, nil)
+	return i.writeKit(leafRole, leaf, bus.Identity{})
 }
 
 // same reports whether a token allows what another does.

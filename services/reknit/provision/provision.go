@@ -105,9 +105,10 @@ type installation struct {
 	Options
 	operator, system, control, nodes nkeys.KeyPair
 	authority                        *authority
-	revoked                          map[string]int64 // when, by public key
-	leaves                           []string         // all that were ever provisioned here
-	sites                            error            // what is wrong with the servers of sites
+	revoked                          map[string]int64           // when, by public key
+	former                           map[string][]bus.FormerKey // of services and users, by their names
+	leaves                           []string                   // all that were ever provisioned here
+	sites                            error                      // what is wrong with the servers of sites
 }
 
 func open(options Options) (*installation, error) {
@@ -137,7 +138,10 @@ func open(options Options) (*installation, error) {
 	if i.authority, err = openAuthority(i.path(operatorFolder), ""); err != nil {
 		return nil, err
 	}
-	i.revoked, err = readRevoked(i.path(operatorFolder, "revoked.json"))
+	if i.revoked, err = readRevoked(i.path(operatorFolder, "revoked.json")); err != nil {
+		return nil, err
+	}
+	i.former, err = readFormer(i.path(operatorFolder, formerFile))
 	return i, err
 }
 
@@ -146,8 +150,8 @@ func (i *installation) revoke(name string) error {
 	if nkeys.IsValidPublicUserKey(name) {
 		return i.end(name)
 	}
-	folder := i.kit(name, name)
-	if !slices.Contains(i.roles(), name) {
+	folder, speaks := i.kit(name, name), slices.Contains(i.roles(), name)
+	if !speaks {
 		var err error
 		if folder, err = i.kitNamed(name); err != nil {
 			return err
@@ -159,6 +163,11 @@ func (i *installation) revoke(name string) error {
 	}
 	if err := i.end(known.Key); err != nil {
 		return err
+	}
+	if speaks {
+		if err := i.keepFormer(name, known.Key); err != nil {
+			return err
+		}
 	}
 	return os.RemoveAll(folder)
 }
@@ -224,25 +233,25 @@ func (i *installation) write() error {
 			return err
 		}
 	}
-	speakers := map[string]string{}
+	all := bus.Identity{Speakers: map[string]string{}, Former: i.former}
 	for _, role := range i.roles() {
 		key, err := i.keyOf(role, role)
 		if err != nil {
 			return err
 		}
-		speakers[role] = public(key)
+		all.Speakers[role] = public(key)
 	}
 	for _, role := range i.roles() {
-		if err := i.writeKit(role, role, speakers); err != nil {
+		if err := i.writeKit(role, role, all); err != nil {
 			return err
 		}
 	}
 	for _, node := range i.Nodes {
-		if err := i.writeKit(permission.Node, node, speakers); err != nil {
+		if err := i.writeKit(permission.Node, node, all); err != nil {
 			return err
 		}
 	}
-	if err := i.tellNodes(speakers); err != nil {
+	if err := i.tellNodes(all); err != nil {
 		return err
 	}
 	return i.writeServers()
@@ -250,7 +259,7 @@ func (i *installation) write() error {
 
 // tellNodes has the kits of all nodes, also those that are not written anew, know the services' keys, which a revocation
 // changes, and what their nodes are called.
-func (i *installation) tellNodes(speakers map[string]string) error {
+func (i *installation) tellNodes(all bus.Identity) error {
 	files, err := filepath.Glob(i.path(institutionsFolder, "*", "*", bus.IdentityFile))
 	if err != nil {
 		return err
@@ -260,7 +269,7 @@ func (i *installation) tellNodes(speakers map[string]string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", file, err)
 		}
-		identity.Name, identity.Speakers = filepath.Base(filepath.Dir(file)), speakers
+		identity.Name, identity.Speakers, identity.Former = filepath.Base(filepath.Dir(file)), all.Speakers, all.Former
 		if err := writeIdentity(filepath.Dir(file), identity); err != nil {
 			return err
 		}

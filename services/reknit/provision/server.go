@@ -51,7 +51,7 @@ func (i *installation) writeServers() error {
 	}
 	i.sites = errors.Join(i.sites, i.writeLeaves())
 	for _, role := range []string{systemRole, keeperRole} {
-		if err := i.writeKit(role, role, nil); err != nil {
+		if err := i.writeKit(role, role, bus.Identity{}); err != nil {
 			return err
 		}
 	}
