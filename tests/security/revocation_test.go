@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/caarlos0/env/v11"
+	"github.com/nats-io/jwt/v2"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/agent"
@@ -89,6 +91,31 @@ func TestWhoIsRevokedIsDisconnectedAndStaysOut(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestNoTokenLetsAKeyInThatWasRevoked has whoever has the key of an institution, and a node's kit, sign a token for that node's key after it
+// was revoked. The node's kit goes, though it was the key that was named, so that provisioning writes no such token either.
+func TestNoTokenLetsAKeyInThatWasRevoked(t *testing.T) {
+	m := &matrix{place: open(t)}
+	key, stolen := m.key("n1"), m.stolen("n1")
+	m.provision(provision.Options{Institution: "alpha", Revoke: []string{key}})
+	m.push()
+	time.Sleep(1100 * time.Millisecond) // a token says in seconds when it was written
+	credentials := filepath.Join(stolen, bus.CredentialsFile)
+	user := must(nkeys.ParseDecoratedUserNKey(must(os.ReadFile(credentials))))
+	renewed := m.forge("renewed", m.signer("alpha"), user, func(*jwt.UserClaims) {})
+	if err := os.WriteFile(credentials, must(os.ReadFile(renewed)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if !m.refused(stolen) {
+		t.Error("a token that is written after the revocation opens a connection")
+	}
+	m.provision(provision.Options{Institution: "alpha", Nodes: []string{"n1"}})
+	m.push()
+	if m.key("n1") == key {
+		t.Error("the name has the key again")
+	}
+	m.connect("n1")
 }
 
 // TestANodeThatIsRevokedEndsAndTheOthersTrainOn has a node be revoked that trains. It reaches its neighbours without the hub, and trained on

@@ -73,8 +73,12 @@ func readRevoked(file string) (map[string]int64, error) {
 	return revoked, nil
 }
 
-// end notes that a key is no good any more. The revocation is for ever: anybody who comes back has another key.
-func (i *installation) end(key string) error { return i.endBefore(key, time.Now()) }
+// forever is after any token is written.
+var forever = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// end notes that no token of a key is good any more, not even one that an institution's key signs later: anybody who comes back has another
+// key.
+func (i *installation) end(key string) error { return i.endBefore(key, forever) }
 
 // endBefore notes that tokens of a key that were written until then are no good any more.
 func (i *installation) endBefore(key string, then time.Time) error {

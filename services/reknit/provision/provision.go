@@ -147,15 +147,12 @@ func open(options Options) (*installation, error) {
 
 // revoke ends what a name, or a key, was. Its kit goes; who is provisioned under the name again is another.
 func (i *installation) revoke(name string) error {
-	if nkeys.IsValidPublicUserKey(name) {
-		return i.end(name)
-	}
-	folder, speaks := i.kit(name, name), slices.Contains(i.roles(), name)
-	if !speaks {
-		var err error
-		if folder, err = i.kitNamed(name); err != nil {
-			return err
-		}
+	folder, err := i.kitOf(name)
+	switch {
+	case err != nil:
+		return err
+	case folder == "":
+		return i.end(name) // a node that its institution enrolled elsewhere
 	}
 	known, err := bus.ReadIdentity(folder)
 	if err != nil {
@@ -164,12 +161,34 @@ func (i *installation) revoke(name string) error {
 	if err := i.end(known.Key); err != nil {
 		return err
 	}
-	if speaks {
-		if err := i.keepFormer(name, known.Key); err != nil {
+	if filepath.Dir(folder) == i.path(servicesFolder) {
+		if err := i.keepFormer(filepath.Base(folder), known.Key); err != nil {
 			return err
 		}
 	}
 	return os.RemoveAll(folder)
+}
+
+// kitOf returns the kit that has a name, or a public key, of which none need be here: empty.
+func (i *installation) kitOf(name string) (string, error) {
+	switch {
+	case slices.Contains(i.roles(), name):
+		return i.kit(name, name), nil
+	case !nkeys.IsValidPublicUserKey(name):
+		return i.kitNamed(name)
+	}
+	for _, kits := range []string{i.path(servicesFolder, "*"), i.path(institutionsFolder, "*", "*")} {
+		folders, err := filepath.Glob(kits)
+		if err != nil {
+			return "", err
+		}
+		for _, folder := range folders {
+			if known, err := bus.ReadIdentity(folder); err == nil && known.Key == name {
+				return folder, nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // kitNamed returns the kit of a node: of the institution that is named, or of the only one that has a node of that name.
