@@ -3,6 +3,7 @@ package security
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -237,5 +238,26 @@ func TestAKitIsNoGoodForAnotherNode(t *testing.T) {
 	_, err := agent.Join(t.Context(), agent.Config{NATSURL: p.url, NATSKit: p.kit("n1"), Cluster: cluster, Node: p.key("n2")})
 	if err == nil || !strings.Contains(err.Error(), "REKNIT_NATS_KIT") {
 		t.Errorf("expected an error that names the setting, got %v", err)
+	}
+}
+
+// TestWhatIsProvisionedIsItsOwnersAlone looks at all files of an installation: what is no certificate of an authority is a secret.
+func TestWhatIsProvisionedIsItsOwnersAlone(t *testing.T) {
+	p, looked := open(t), 0
+	if err := filepath.WalkDir(p.dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || path == p.dir || strings.HasPrefix(path, filepath.Join(p.dir, "server", "jetstream")) {
+			return err
+		}
+		about, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		looked++
+		if mode := about.Mode().Perm(); mode&0o077 != 0 && !strings.HasSuffix(path, "ca.pem") {
+			t.Errorf("%s has mode %v", path, mode)
+		}
+		return nil
+	}); err != nil || looked < 50 {
+		t.Errorf("%d files and folders, expected all: %v", looked, err)
 	}
 }
