@@ -23,6 +23,8 @@ type Change struct {
 	Cause string `json:"cause"`          // id of the event that brought it
 	// Reason is why a node is to leave, in the words of whoever asked.
 	Reason string `json:"reason,omitempty" is:"count=..256"`
+	// Institution lists a node that joins, as the signed policy of who may join says; left out where none does.
+	Institution string `json:"institution,omitempty" is:"count=..64"`
 }
 
 // Opening starts the negotiation of the next generation.

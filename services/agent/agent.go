@@ -238,7 +238,7 @@ func (s *Session) begin(ctx context.Context) error {
 		ShardAddress: s.shardAddress(), MemoryBytes: s.config.MemoryBytes, StateCopies: s.config.Versions + s.config.Snapshots.MemoryCopies(),
 		Samples: s.config.Samples, Neighbours: s.config.Neighbours, Job: s.config.Job, Processors: host.Processors(),
 		Started: s.config.Started, Trained: s.config.Trained, Past: s.config.Past, PreCopies: s.config.PreCopies,
-		Tiers: s.snapshots.Tiers(), Folder: s.snapshots.Folder(), Consent: s.config.Consent,
+		Tiers: s.snapshots.Tiers(), Folder: s.snapshots.Folder(), Consent: s.config.Consent, Secured: s.bus.Secured(),
 	})
 	s.identity.Admit(s.deals)
 	if err := s.answerRequests(); err != nil {

@@ -6,14 +6,18 @@ import (
 	"strings"
 )
 
-// allowed objects to who is not listed, and whose site is not.
+// allowed objects to who is not listed, and whose site, or institution where that is proven, is not.
 func allowed(p Policy, question Question) string {
 	if p.Allow == "" {
 		return ""
 	}
 	list := p.allows()
 	for _, node := range question.Joining {
-		if !slices.Contains(list, node.Name) && (node.Site == "" || !slices.Contains(list, node.Site)) {
+		of := node.Site
+		if node.Proven {
+			of = node.Institution
+		}
+		if !slices.Contains(list, node.Name) && (of == "" || !slices.Contains(list, of)) {
 			return refusal(node)
 		}
 	}
@@ -21,7 +25,12 @@ func allowed(p Policy, question Question) string {
 }
 
 func refusal(node Node) string {
-	if node.Site == "" {
+	switch {
+	case node.Proven && node.Institution == "":
+		return fmt.Sprintf("%s, which no institution lists, may not join", node.Name)
+	case node.Proven:
+		return fmt.Sprintf("neither %s nor its institution %q may join", node.Name, node.Institution)
+	case node.Site == "":
 		return fmt.Sprintf("%s, which names no site, may not join", node.Name)
 	}
 	return fmt.Sprintf("neither %s nor its site %q may join", node.Name, node.Site)

@@ -10,14 +10,18 @@ import (
 
 // Policy is what a node's institution sets. The zero policy accepts everything.
 type Policy struct {
-	Allow string `env:"REKNIT_CONSENT_ALLOW" unit:"ids, with commas" reason:"none: everybody may join; else the nodes, and all of the sites, that may"`
+	Allow string `env:"REKNIT_CONSENT_ALLOW" unit:"ids, with commas" reason:"none: everybody may join; else the nodes, and all of the sites, that may. With a kit: of the institutions, as the admission policy lists them"`
 	Sites int    `env:"REKNIT_CONSENT_SITES" envDefault:"0" unit:"a whole number of sites" example:"2" reason:"0: any; this node lets nobody join where fewer sites than these take part"`
 	Hours string `env:"REKNIT_CONSENT_HOURS" unit:"HH:MM-HH:MM, UTC" reason:"none: always; else when somebody may join"`
 	Bytes int64  `env:"REKNIT_CONSENT_BYTES" envDefault:"0" unit:"a whole number of bytes" example:"1073741824" reason:"0: any; this node lets nobody join where it may have to give more than these"`
 }
 
-// Node is one that takes part, and where it stands.
-type Node struct{ Name, Site string }
+// Node is one that takes part, and where it stands, as it says itself.
+type Node struct {
+	Name, Site  string
+	Proven      bool   // its name is its key, and Institution counts in place of Site
+	Institution string // that lists it in a signed policy; empty: none does
+}
 
 // Question is what a change means to a node.
 type Question struct {

@@ -42,6 +42,16 @@ func TestOnlyListedNodesAndSitesMayJoin(t *testing.T) {
 	})
 }
 
+func TestTheSiteThatANodeNamesCountsNotWhereItsInstitutionIsProven(t *testing.T) {
+	question := question
+	question.Joining = []consent.Node{{Name: "k1", Site: "b", Proven: true, Institution: "beta"}}
+	answers(t, question, map[consent.Policy]string{
+		{Allow: "beta"}: "", {Allow: "k1"}: "", {Allow: "b"}: `neither k1 nor its institution "beta" may join`,
+	})
+	question.Joining = []consent.Node{{Name: "k2", Site: "b", Proven: true}}
+	answers(t, question, map[consent.Policy]string{{Allow: "b"}: "k2, which no institution lists, may not join", {Allow: "k2"}: ""})
+}
+
 func TestNobodyMayJoinWhereTooFewSitesTakePart(t *testing.T) {
 	answers(t, question, map[consent.Policy]string{{Sites: 2}: "", {Sites: 3}: "2 sites take part, and 3 must"})
 }

@@ -34,6 +34,7 @@ type Settings struct {
 	Trained      uint64       // generation of the plan that the trainer's state belongs to, from a session before; zero: none
 	Past         *events.Plan // that plan; nil where it is not known
 	Consent      consent.Policy
+	Secured      bool   // who joins is of the institution that a signed policy says, and not of the site that it names itself
 	PreCopies    bool   // units may move while training goes on
 	Tiers        []Tier // that snapshots go to, the nearest first; none: no snapshots
 	Folder       string // of those on the node's own disk; empty: it writes none there

@@ -25,7 +25,10 @@ func (m *Machine) objection(event events.Event, opening events.Opening) (reason 
 		}
 		node := consent.Node{Name: member.Node, Site: member.Site}
 		question.Members = append(question.Members, node)
-		if member.Node != m.settings.Node && joins(opening.Changes, member.Node) {
+		if change := joins(opening.Changes, member.Node); change != nil && member.Node != m.settings.Node {
+			if m.settings.Secured {
+				node = consent.Node{Name: member.Node, Proven: true, Institution: change.Institution}
+			}
 			joining = append(joining, node)
 		}
 	}
@@ -38,10 +41,15 @@ func (m *Machine) objection(event events.Event, opening events.Opening) (reason 
 	return reason, refuses
 }
 
-func joins(changes []events.Change, node string) bool {
-	return slices.ContainsFunc(changes, func(change events.Change) bool {
+// joins returns the change by which a node joins; nil: it does not.
+func joins(changes []events.Change, node string) *events.Change {
+	at := slices.IndexFunc(changes, func(change events.Change) bool {
 		return change.Kind == events.ChangeJoin && change.Node == node
 	})
+	if at < 0 {
+		return nil
+	}
+	return &changes[at]
 }
 
 // heldBytes is how long the units are that the node trains under the newest plan it knows.

@@ -42,6 +42,18 @@ func TestWhoIsOnNoListJoinsWithTheApprovalOfAsManyInstitutionsAsItTakes(t *testi
 	}
 }
 
+func TestWhoJoinsIsOfTheInstitutionThatThePolicySays(t *testing.T) {
+	for node, institution := range map[string]string{"n4": "beta", "n9": ""} {
+		w := guarded(t, 2)
+		w.mute[events.NegotiationOpened] = true
+		w.join(node)
+		w.run()
+		if w.opened == nil || len(w.opened.Changes) != 1 || w.opened.Changes[0].Institution != institution {
+			t.Errorf("%s joins: opened %+v, expected institution %q", node, w.opened, institution)
+		}
+	}
+}
+
 func TestManyMembersOfOneInstitutionAreOneApproval(t *testing.T) {
 	w := guarded(t, 2)
 	w.lose("n1")

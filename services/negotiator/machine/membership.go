@@ -85,7 +85,9 @@ func (m *Machine) join(join events.Join) {
 		Steps:       join.Job.Steps,
 	}
 	m.takeTurn(join.Node)
-	change := events.Change{Kind: events.ChangeJoin, Node: join.Node, Cause: m.cause.ID}
+	change := events.Change{
+		Kind: events.ChangeJoin, Node: join.Node, Cause: m.cause.ID, Institution: m.settings.Admission.Nodes[join.Node],
+	}
 	if urgency == protocol.Patient && !m.state.Joiners[join.Node].NotBefore.IsZero() {
 		m.state.Pending = append(m.state.Pending, change) // see admit: what others negotiate meanwhile goes on
 		return
