@@ -99,3 +99,47 @@ func TestInALogThatWasWipedWhoeverTrainedDefinesTheJob(t *testing.T) {
 		t.Errorf("refused: n8 %+v, n9 %+v, n1 %+v", w.refusals("n8"), w.refusals("n9"), w.refusals("n1"))
 	}
 }
+
+// The process that asked 30 ms earlier began its job, and only the other one was told that they differ.
+func TestTwoThatBeginDifferentJobsAtOnceWaitAndBothHearInWhatTheyDiffer(t *testing.T) {
+	for next, trains := range map[string]string{"n3 as n1": "n1 n3", "n3 as n2": "n2 n3", "n1 lost": "n2", "n2 lost": "n1"} {
+		w := newEmptyWorld(t, 1, 0)
+		w.mute[events.PlanRequested] = true
+		w.joins(24, "n1")
+		w.joins(12, "n2")
+		w.mute[events.PlanRequested] = false
+		w.tick(time.Minute)
+		held := w.held()
+		if held == nil || len(w.plans()) > 0 || slices.ContainsFunc(w.said, isRefusal) {
+			t.Fatalf("held %+v, %d plans, said %v", held, len(w.plans()), w.said)
+		}
+		for _, says := range []string{"2 joined, and no job is that of more than half of them", `field "job.globalBatch": `, "24 at n1", "12 at n2"} {
+			if !strings.Contains(held.Reason, says) {
+				t.Errorf("expected %q in %q", says, held.Reason)
+			}
+		}
+		switch next {
+		case "n3 as n1":
+			w.joins(24, "n3")
+		case "n3 as n2":
+			w.joins(12, "n3")
+		default:
+			w.lose(strings.Fields(next)[0])
+			w.run()
+		}
+		w.tick(time.Minute)
+		if w.nodes() != trains {
+			t.Errorf("%s: %q train, expected %q", next, w.nodes(), trains)
+		}
+	}
+}
+
+func TestOneThatComesBesideTwoThatBeginOneJobIsRefused(t *testing.T) {
+	w := newEmptyWorld(t, 1, 0)
+	w.mute[events.PlanRequested] = true
+	w.joins(12, "n1", "n2")
+	w.joins(24, "n3")
+	if refused := w.refusals("n3"); len(refused) != 1 || !refused[0].OtherJob || w.held() != nil {
+		t.Errorf("refused %+v, held %+v", refused, w.held())
+	}
+}
