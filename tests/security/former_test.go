@@ -22,9 +22,9 @@ func (p *place) plan(generation uint64) events.Event {
 		})
 }
 
-// TestWhatAFormerKeySignedIsReadAsFarAsItWasLoggedBeforeItsRevocation has a negotiator commit a plan before its key is replaced. The server is
-// not told of that, so that a thief commits another with the key of before. Whoever starts with a kit of now reads the first and not the
-// second, and the third, of the new key. Whoever is connected since before hears the third, too.
+// TestWhatAFormerKeySignedIsReadAsFarAsItWasLoggedBeforeItsRevocation has a negotiator commit a plan before its key is replaced. The server
+// is not told of that, so that a thief commits another with the key of before. Whoever starts with a kit of now reads the first and not
+// the second, and the third, of the new key. Whoever is connected since before hears the third, too.
 func TestWhatAFormerKeySignedIsReadAsFarAsItWasLoggedBeforeItsRevocation(t *testing.T) {
 	p := open(t)
 	negotiator := p.connect("negotiator")
