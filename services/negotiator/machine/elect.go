@@ -16,29 +16,10 @@ import (
 const mostBids = 16
 
 // isDecided reports whether it is decided which job the cluster trains. While nodes are asked for a plan that the log has lost it is not:
-// one that tells no plan has no say. If the first plan waits for one node, that one decides, unless another comes before it trains.
+// one that tells no plan has no say.
 func (m *Machine) isDecided() bool {
 	under := m.state.Negotiation
-	isWish := m.settings.StartNodes > 1 || len(m.state.Bids) > 1
-	return !m.isFirst() || !isWish || under != nil && len(under.Opening.Recalls) == 0
-}
-
-// isTie reports whether one node alone is about to begin another job than a node that comes now: neither has trained, and nobody knows
-// which of both is the slip.
-func (m *Machine) isTie(node string) bool {
-	under, others := m.state.Negotiation, len(m.state.Joiners)
-	if m.state.Joiners[node] != nil {
-		others--
-	}
-	return m.settings.StartNodes <= 1 && m.isFirst() && under != nil && len(under.Opening.Recalls) == 0 && !m.isForgotten() &&
-		others == 1
-}
-
-// contend ends the negotiation of the first plan for a node that may wait with another job than that.
-func (m *Machine) contend(key, node string) {
-	if key != "" && m.isTie(node) {
-		m.ends("another node asks to begin with another job")
-	}
+	return !m.isFirst() || m.settings.StartNodes <= 1 || under != nil && len(under.Opening.Recalls) == 0
 }
 
 // elects reports whether the nodes that wait decide now which job the cluster trains.
@@ -211,7 +192,7 @@ func (m *Machine) quarrel() string {
 				at.got, named(bidders[other], itself))
 		}
 	}
-	return events.Brief(says + ". The one that most have is the cluster's: end the others (Ctrl-C), or start more")
+	return events.Brief(says + ". The one that most have is the cluster's: end the others, or start more")
 }
 
 func itself(node string) string { return node }
@@ -221,15 +202,11 @@ func itself(node string) string { return node }
 func (m *Machine) bidOf(join events.Join) (key, other, full string) {
 	if m.isDecided() {
 		m.takeJob(join)
-		switch other = m.saysOther(join.Job); {
-		case other != "" && m.isTie(join.Node):
-			key, full = m.bid(join)
-			return key, "", full
-		case other != "" && !m.mayExtend(join.Job):
+		if other = m.saysOther(join.Job); other != "" && !m.mayExtend(join.Job) {
 			return "", other, ""
 		}
 	}
-	if m.isDecided() && m.settings.StartNodes <= 1 || !m.isFirst() {
+	if !m.isFirst() || m.settings.StartNodes <= 1 {
 		return "", "", ""
 	}
 	if key, full = m.bid(join); m.state.Job == nil {

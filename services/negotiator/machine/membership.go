@@ -68,7 +68,6 @@ func (m *Machine) join(join events.Join) {
 		anew = m.timesAsked(join.Node)
 		m.forget(join.Node)
 	}
-	m.contend(key, join.Node)
 	lifted := m.leaveOut(join)
 	m.state.Joiners[join.Node] = &member{
 		Member: events.Member{

@@ -37,13 +37,9 @@ func (m *Machine) tryAgain() {
 		m.awaitOthers()
 		return
 	}
-	wanted, least := "and no job is that of more than half of them", m.state.Job.LeastNodes()
-	switch _, undecided := m.agreeing(); {
-	case undecided > 0 && len(m.state.Joiners) >= max(m.settings.StartNodes, least):
-	case m.settings.StartNodes > least:
+	wanted := fmt.Sprintf("the job needs at least %d", m.state.Job.LeastNodes())
+	if m.settings.StartNodes > m.state.Job.LeastNodes() {
 		wanted = fmt.Sprintf("the first plan is to have %d (REKNIT_START_NODES)", m.settings.StartNodes)
-	default:
-		wanted = fmt.Sprintf("the job needs at least %d", least)
 	}
 	m.stuck(fmt.Sprintf("waiting for more nodes: %d joined, %s%s", len(m.state.Joiners), wanted, m.quarrel()))
 }
