@@ -27,7 +27,7 @@ var Rules = []Rule{
 	{"shared stays small", "what everybody may use, everybody must know", checkShared},
 	{"packages are named after what they decide", "a bag has no owner and no end", checkNames},
 	{"code is introduced", "a newcomer learns from the folder what it is for", checkIntroductions},
-	{"comments name their subject first", "a sentence is read once", checkProse},
+	{"comments name their subject first", "a sentence is read once, in Go, Python and READMEs", checkProse},
 	{"modules are in the workspace", "a module outside of it is built by nobody", checkWorkspace},
 	{"the top level is the map", "the first look decides", checkTopLevel},
 }

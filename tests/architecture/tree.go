@@ -23,6 +23,7 @@ type Tree struct {
 	Files   []File            // every Go file, ordered by path
 	Modules []string          // folders with a go.mod
 	Texts   map[string]string // READMEs, and go.work, by path
+	Scripts map[string]string // Python, by path, without its tests
 	Top     []string          // names at the top level
 }
 
@@ -102,7 +103,7 @@ func ignoredBy(files fs.FS) (func(name string) bool, error) {
 
 // Read parses a checkout, but for what git ignores.
 func Read(files fs.FS) (*Tree, error) {
-	tree := &Tree{Texts: map[string]string{}}
+	tree := &Tree{Texts: map[string]string{}, Scripts: map[string]string{}}
 	ignored, err := ignoredBy(files)
 	if err != nil {
 		return nil, err
@@ -134,12 +135,17 @@ func (t *Tree) add(files fs.FS, name string) error {
 	if base == "go.mod" {
 		t.Modules = append(t.Modules, path.Dir(name))
 	}
-	if !isGo && base != "README.md" && base != "go.work" {
+	isScript := strings.HasSuffix(base, ".py") && !strings.HasPrefix(base, "test_")
+	if !isGo && !isScript && base != "README.md" && base != "go.work" {
 		return nil
 	}
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
 		return err
+	}
+	if isScript {
+		t.Scripts[name] = string(text)
+		return nil
 	}
 	if !isGo {
 		t.Texts[name] = string(text)

@@ -54,7 +54,7 @@ _MOST_BREAKS = 3  # of one step, without anybody else giving it up: the script i
 
 
 class Error(Exception):
-    """What went wrong, and what to do about it."""
+    """Tells what went wrong, and what to do about it."""
 
 
 class AgentLost(Error):
@@ -93,7 +93,7 @@ class Disagreement(StepAborted):
 
 
 class Left(SystemExit):
-    """The cluster does without this trainer, as it asked. Where nobody catches it, the script ends with status 0."""
+    """The cluster does without this trainer, as it asked. The script ends with status 0 if nobody catches it."""
 
     def __init__(self, reason):
         super().__init__(0)
@@ -269,9 +269,9 @@ class Job:
         return {"done": self.done}
 
     def _copy_out(self):
-        """Copies a state that lies elsewhere, on a GPU say, into the units, for the agent to keep it. Of a pipeline nobody says here which
-        units it holds; and while an order is waited for, the units are the agent's. A state that the script changed in its step is kept
-        for nobody, whatever ends the script."""
+        """Copies a state that lies elsewhere, on a GPU say, into the units, for the agent to keep it. It copies none in a pipeline, where
+        nobody says here which units it holds, and none while an order is waited for, for the units are the agent's then. A state that
+        the script changed in its step is kept for nobody, whatever ends the script."""
         if getattr(self._state, "changed", lambda: None)():
             self.spoil()
             return
@@ -291,8 +291,8 @@ class Job:
         self._agent.set(_PHASE, _CHANGING)
 
     def leave(self, reason="the trainer asked to", deadline=0):
-        """Asks to go. steps() raises Left once the cluster can do without this trainer. Where that takes longer than the
-        deadline, in seconds, it is said at once, and of which units nobody else has a copy."""
+        """Asks to go. steps() raises Left once the cluster can do without this trainer. If that takes longer than the
+        deadline, in seconds, it is said at once, with the units of which nobody else has a copy."""
         self._agent.call("POST", "leave", {"reason": reason, "deadlineSeconds": deadline})
 
     def state(self):
@@ -388,7 +388,7 @@ class Step:
     def micro_batches(self):
         """The numbers of this trainer's samples since training began, a micro-batch at a time.
 
-        What each takes until the next is asked for is measured: trainers get micro-batches by their speed."""
+        The time from each to the next is measured: trainers get micro-batches by their speed."""
         tells = self._agent.replicas  # in a pipeline who computes may wait for another stage as well
         if tells:
             self._agent.set(_WORK, _COMPUTING)
@@ -447,7 +447,7 @@ class Step:
             raise StepAborted(f"step {self.index} is given up")
 
     def take_back(self):
-        """Nobody passed the gate: the sums are not to be applied. Who has answered that it can make the step stays ready."""
+        """Nobody passed the gate: the sums are not to be applied. A trainer that has answered that it can make the step stays ready."""
         self._agent.set(_READY, self.index)
         self._agent.fence()
         self._ready = self.aborted

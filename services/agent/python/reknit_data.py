@@ -109,7 +109,7 @@ class Tokens:
 class Records:
     """A file of records that end in a newline: sample k is record k, without it.
 
-    Where each record begins stands in an index, 8 bytes each, in PATH.index if nothing else is said. It is made by the
+    An index tells where each record begins, in 8 bytes each, and is PATH.index if nothing else is said. It is made by the
     first process that opens the file, in one reading, and made anew where the file has changed since. Beside a file on a
     read-only disk or in another user's folder it cannot be: then it is in the temporary directory, and this user's alone."""
 
@@ -211,7 +211,7 @@ def _within(sample, count):
 
 
 class Ledger:
-    """What this trainer trained: a line for each range of positions in each step, in a file of its own.
+    """A record of what this trainer trained: a line for each range of positions in each step, in a file of its own.
 
     `note` before the step is committed: a step that does not count may be noted, one that counts must be."""
 
@@ -236,7 +236,7 @@ def check(plans, entries, steps):
     """Finds the first fault in what so many steps trained; None where each position was trained once.
 
     Plans are those committed, in their order (generation, resumeStep and data of a plan document); entries are what
-    all trainers noted, those of one layer's holders where a model is cut into stages. Of each step counts what was
+    all trainers noted, those of one layer's holders where a model is cut into stages. A step counts as it was
     noted under the newest plan that goes on from it or from before."""
     trained = {}
     for entry in entries:
@@ -258,7 +258,7 @@ def check(plans, entries, steps):
 
 
 def _once(ranges, first, end):
-    """What is wrong with ranges that should hold each position from first to end once; None for nothing."""
+    """Returns what is wrong with ranges that should hold each position from first to end once, and None if nothing is."""
     for begin, until in ranges:
         if begin < first:
             return f"samples {begin} to {first} were trained twice"

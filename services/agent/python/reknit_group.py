@@ -3,8 +3,8 @@
 gloo adds up around a ring by rank (its allreduce.cc: each process receives from the rank above and sends to the rank below), and
 ranks follow the order that the plan has for the gradients. NCCL finds an order of its own, in which a slow pair may be neighbours.
 
-Tested are gloo with PyTorch 1.13 and 2.11, and NCCL with 2.11. What differs for NCCL is in connect_nccl, Group._cut and
-Group.finish.
+Tested are gloo with PyTorch 1.13 and 2.11, and NCCL with 2.11. NCCL differs in connect_nccl, Group._cut and Group.finish
+alone.
 """
 
 import atexit
@@ -45,7 +45,7 @@ CONNECT = {"gloo": dist.ProcessGroupGloo, "nccl": connect_nccl}
 
 
 class Store(dist.Store):
-    """What the processes of a group tell each other while they connect, through their agents.
+    """The store through which the processes of a group tell each other, by their agents, what they need to connect.
 
     Among it are the addresses at which they listen: what it said is how the group's connections are known from others.
     """
@@ -103,7 +103,7 @@ class Work:
         """Waits for its end, and not longer than WAKE_SECONDS after an abort. RuntimeError: it failed.
 
         A sum may end just after a wait for it ran out, so a wait that ran out tells nothing of a sum that has ended: that is asked
-        once more. Of 269 such waits 86 were of sums that had been made (gloo, PyTorch 1.13, two busy cores).
+        once more. 86 of 269 such waits were for sums that had been made (gloo, PyTorch 1.13, two busy cores).
         """
         while self._group.forgets:
             try:

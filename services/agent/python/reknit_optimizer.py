@@ -1,4 +1,4 @@
-"""What an optimizer keeps: tensors of each parameter, which lie in units of the state, and everything else, which is encoded."""
+"""The state that an optimizer keeps: tensors of each parameter, which lie in units of the state, and everything else, which is encoded."""
 
 import collections
 import copy

@@ -8,8 +8,8 @@
             print(step.index + 1, step.loss)
 
 A model is a row of layers, and build(n) makes one of them. Each process holds the layers of its stage and no others: with
-an optimizer of its own a layer is a unit of the state, which moves from process to process as the plan wants it. Who
-passes what to whom follows from the plan, what is rerouted from a lost process included. The gate, the store and what
+an optimizer of its own a layer is a unit of the state, which moves from process to process as the plan wants it. The
+plan says who passes what to whom, what is rerouted from a lost process included. The gate, the store and what
 happens without an agent are as in reknit_torch.py.
 
 It needs reknit_torch.py with what that needs, and reknit_routes.py beside it. It is tested with gloo on the CPU.
@@ -36,7 +36,7 @@ def join(build, count, optimizer, between, batch, micro_batch, steps, data="", b
     """Asks for a place in the training of a model of so many layers, and returns a Job.
 
     build(n) makes layer n, of random numbers that depend on n alone. optimizer(parameters) makes a layer's optimizer.
-    What passes between two layers has the shape (samples, *between) and the type of the parameters. The other arguments
+    Activations between two layers have the shape (samples, *between) and the type of the parameters. The other arguments
     are those of reknit_torch.join; kind, stages, pipelines and layers are fields of the job, as in events.Job.
     """
     reknit.expect_whole("micro_batch", micro_batch, 1)
@@ -308,7 +308,7 @@ class Layers:
             self.held[n].state.adopt(step, [0])
 
     def apply(self, step):
-        """Makes the step of this number, from 1, of the gradients that were summed. What is not trained any more is let go."""
+        """Makes the step of this number, from 1, of the gradients that were summed. Layers that are not trained any more are let go."""
         for n in self.trained:
             self.held[n].state.apply(step)
         self.held = {n: self.held[n] for n in self.trained}

@@ -38,7 +38,7 @@ class Task(collections.namedtuple("Task", "micro_batch hop backward layers befor
 def tasks(plan, node):
     """Returns what a node runs in a step, in order.
 
-    Whoever runs its tasks in this order, waits for the input of each and never for anybody to take an output, is not
+    A process that runs its tasks in this order, and waits for the input of each but never for anybody to take an output, is not
     stopped by others that do the same.
     """
     ways = _ways(plan)
@@ -87,7 +87,7 @@ def _ways(plan):
 def _takers(plan, node, layer, micro_batches):
     """Returns for each micro-batch of a pipeline who runs a layer of a node.
 
-    Where that is lost it is those to whom it is rerouted and who hold the layer, one after the other.
+    If that is lost, the nodes to which it is rerouted and which hold the layer take its place, one after the other.
     """
     reroutes = [reroute for reroute in plan.get("reroutes") or [] if reroute["from"] == node]
     if not reroutes:

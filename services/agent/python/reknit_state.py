@@ -1,4 +1,4 @@
-"""What a training step with PyTorch changes: a model, its optimizer and whatever else has a state, in units that move."""
+"""The state that a training step with PyTorch changes: a model, its optimizer and whatever else has a state, in units that move."""
 
 import hashlib
 
@@ -18,7 +18,7 @@ SPARE_BYTES = 16 << 10  # by which values may grow beyond four times what they t
 class State:
     """A model, its optimizer and other objects that have a state_dict, and the units in which their states lie.
 
-    On the CPU parameters and the optimizer's tensors are views of the units' memory, so that nothing is copied. Where some
+    On the CPU parameters and the optimizer's tensors are views of the units' memory, so that nothing is copied. If some
     tensors are elsewhere, all are copied when a unit is given or taken. Tensors that share memory share it in the units.
 
     A script may change buffers, other modules and values before anybody knows whether the step is made, and while the agent copies
@@ -192,7 +192,7 @@ class State:
 
     def settings(self):
         """Returns a number that tells the optimizer's settings, and which modes changed since the join, from others. Its square is exact in sums
-        of 32768 processes. Where no mode changed it is as in versions that knew of the optimizer alone."""
+        of 32768 processes. It is as in versions that knew of the optimizer alone if no mode changed."""
         words = reknit_optimizer.settings_of(self.optimizer)
         changed = [sorted(now ^ before) for now, before in zip(self._modes(), self._joined)]
         if any(changed):

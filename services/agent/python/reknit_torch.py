@@ -37,7 +37,7 @@ def join(model, optimizer, batch, micro_batch, steps, data="", backend=None, ign
     steps. Model and optimizer must begin alike in all processes (torch.manual_seed), and data says in any words what
     else must be equal. The backend is nccl where the parameters are on a GPU, else gloo, unless it is told.
 
-    Whatever has state_dict and load_state_dict (a scheduler, an average of the weights, a scaler) may be given by any name: its
+    Objects that have state_dict and load_state_dict (a scheduler, an average of the weights, a scaler) may be given by any name: their
     state moves with the model's. ignore has names of states that do not move, as errors tell them. Further arguments go to
     reknit.join. TypeError names what cannot move.
     """
@@ -238,7 +238,7 @@ class AnyStep:
         self._turn.commit(lambda: self._job.state.apply(self.index + 1), self.loss)
 
     def _tried(self, part):
-        """Returns whether a part of the step succeeded. Where it did not, the step is given up."""
+        """Returns whether a part of the step succeeded. The step is given up if it did not."""
         try:
             part()
         except (reknit.StepAborted, RuntimeError) as error:
@@ -317,7 +317,7 @@ class Step(AnyStep):
     def reduce(self):
         """Sums the gradients over all processes: those of the whole batch are in the parameters then.
 
-        commit does it, too. Whoever changes gradients does so between the two.
+        commit does it, too. A script that changes gradients does so between the two.
         """
         if not self._reduced:
             self._reduced = True
@@ -375,8 +375,8 @@ def seed_of(*numbers):
 def pass_gate(turn, group, states, count, since, shares=False):
     """Returns once all processes have come here, each with some of the job's states, by number, of which there are so many.
 
-    Where the settings of a state are not equal in all that hold it, or some come to share their buffers and others to end the step, nobody
-    makes the step. WrongOrder: this process is outvoted.
+    Nobody makes the step if the settings of a state differ among those that hold it, or if some come to share their buffers and others to
+    end the step. WrongOrder: this process is outvoted.
     Disagreement: others are, or nobody is in the majority. All come to the same verdict, for it follows from what a second sum shows
     of each: its numbers, and since which step it has trained.
     """
@@ -433,7 +433,7 @@ def shared_by_some(turn, outvoted, right, told):
 def vote(table):
     """Returns the ranks that are outvoted, and the sides of a tie, lists of ranks; of these the first state's that has one.
 
-    More than half of a state's holders decide. Where no settings have as many, those who have trained for longest do, if they agree.
+    More than half of a state's holders decide. If no settings have as many, those who have trained for longest do, if they agree.
     """
     outvoted, tie = set(), []
     for at in range(1, len(table[0])):

@@ -92,7 +92,7 @@ class Encoder:
 
 
 def decode(data, own=None):
-    """Returns the values of bytes that encode made. What was left out is taken from own, a tree of the same form."""
+    """Returns the values of bytes that encode made. Values that were left out are taken from own, a tree of the same form."""
     if bytes(data[:len(MARK)]) != MARK:
         raise ValueError(f"values of the state: expected {MARK!r} before them, got {bytes(data[:len(MARK)])!r}")
     end = len(MARK) + 8

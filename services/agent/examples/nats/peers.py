@@ -1,6 +1,6 @@
-"""How workers reach each other: JSON lines over TCP, to a peer's address. What they say is the workers' own affair.
+"""How workers reach each other: JSON lines over TCP, to a peer's address. The workers alone decide what they say there.
 
-Whoever connects says in a line who it is, or `?`: then what comes is sent back, so that a link can be measured. The end
+A worker that connects says in a line who it is. After `?` the other end sends back all that comes, so that a link can be measured. The end
 of a worker's connection is how its death is noticed at once.
 """
 
@@ -27,7 +27,7 @@ class Peers:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def meet(self, addresses):
-        """Connects to the peers, nodes and their addresses, and to nobody else. Whom it cannot reach is told as ended."""
+        """Connects to the peers, nodes and their addresses, and to nobody else. A peer that it cannot reach is told as ended."""
         for node in [node for node, (address, _) in self._sockets.items() if addresses.get(node) != address]:
             self.drop(node)
         for node, address in addresses.items():
@@ -40,7 +40,7 @@ class Peers:
                     self._hear(node, None)
 
     def send(self, node, message):
-        """Sends a message to a peer, where it can be reached. Where it cannot, that was told or is told now."""
+        """Sends a message to a peer that can be reached. The end of any other was told, or is told now."""
         if node in self._sockets:
             try:
                 self._sockets[node][1].sendall(json.dumps(message).encode() + b"\n")

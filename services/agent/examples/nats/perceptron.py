@@ -1,4 +1,4 @@
-"""A small network and its data, in plain floats. What it learns is the same to the bit, whoever trains which samples.
+"""A small network and its data, in plain floats. It learns the same to the bit, whoever trains which samples.
 
     python3 perceptron.py 1000      # trains so many steps alone, and prints the digest that the workers should come to
 """

@@ -1,7 +1,7 @@
 """Makes steps together with peers: each trains its samples, all exchange what came out, and all make the step or nobody.
 
-First every worker tells all others the gradients of its micro-batches. Who has those of all is ready: it can make the
-step by itself, and says so. Only when all are ready the step is made (the gate). So if any worker has completed a step,
+First every worker tells all others the gradients of its micro-batches. A worker that has those of all is ready: it
+can make the step by itself, and says so. Only when all are ready the step is made (the gate). So if any worker has completed a step,
 every other one can, and nobody must keep the state before it.
 """
 
@@ -14,7 +14,7 @@ NO_PLAN = {"generation": 0, "resumeStep": 0, "pipelines": []}
 
 
 class Attempt:
-    """What is known of a step that is to be made under a plan."""
+    """A step that is to be made under a plan, and what is known of it."""
 
     def __init__(self):
         self.began, self.ready = False, set()

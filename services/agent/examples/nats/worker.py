@@ -2,7 +2,7 @@
 
     python3 worker.py --node n1 --url nats://127.0.0.1:4222
 
-What a node owes, and in which order, is in events/README.md, "A node's part"; the methods come in that order. One queue
+The duties of a node, in their order, are in events/README.md, "A node's part"; the methods come in that order. One queue
 takes all that is heard, from NATS and from peers. One thread takes it out, and nothing else changes a worker.
 """
 
@@ -30,7 +30,7 @@ LOSS_SECONDS = 0.5  # within which a peer whose connection ended is known to be 
 
 
 def job(steps):
-    """What all workers must have alike. Python is in its digest, for a sum of floats differs between versions."""
+    """The job, which all workers must have alike. Its digest covers Python's version: a sum of floats differs between versions."""
     layers = [{"parameterBytes": len(unit) * 4, "optimizerBytes": len(unit) * 4, "gradientBytes": len(unit) * 4,
                "activationBytes": 1024, "outputBytes": 1024} for unit in Perceptron().units]
     return {"digest": digest(f"perceptron, Python {sys.version}".encode()), "kind": "data-parallel", "layers": layers,
@@ -54,7 +54,7 @@ class Worker:
         self.fresh, self.completed_at, self.seconds = False, time.monotonic(), collections.deque([0.0], maxlen=20)
 
     def run(self):
-        """Takes part until the end. What NATS says while it is away is not heard: then this worker asks anew."""
+        """Takes part until the end. Nothing that NATS says is heard while the connection is down: then this worker asks anew."""
         self.peers = peers.Peers(self.node, self.options.host, lambda *said: self.inbox.put((self.hear_peer, *said)))
         signal.signal(signal.SIGTERM, self.told_to_end)
         while not self.over:
@@ -84,8 +84,8 @@ class Worker:
         self.train()
 
     def look(self):
-        """Ends where another process has this node's name: to ask for a place would end the other's membership. Who has
-        trained does not look: it may hold what nobody else does."""
+        """Ends where another process has this node's name: to ask for a place would end the other's membership. A worker
+        that has trained does not look: it may hold what nobody else does."""
         try:
             self.hub.request(f"reknit.probe.{self.cluster}.{self.node}", b"{}", timeout=LOOK_SECONDS)
         except wire.Error:
@@ -114,7 +114,7 @@ class Worker:
     # Membership.
 
     def join(self):
-        """Asks for a place, as one that is new. What it trained before it claims."""
+        """Asks for a place, as one that is new, and claims what it trained before."""
         if self.trainer.world:
             self.trained = self.trainer.plan
         self.trainer.follow(NO_PLAN)
