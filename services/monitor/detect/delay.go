@@ -10,6 +10,7 @@ import (
 // nobody can tell, so it is named, and nothing is done about it.
 type Delay struct {
 	Node, By      string // who waits longest
+	Generation    uint64 // of the plan of those who wait
 	Step          uint64 // completed steps of those who wait
 	Phase         Phase  // of the node
 	WaitedSeconds float64
@@ -35,7 +36,7 @@ func (h *Hangs) Delays() (delays []Delay) {
 		for _, node := range named {
 			h.nodes[node].delayed = true
 			delays = append(delays, Delay{
-				Node: node, By: step.by, Step: at.step, Phase: h.nodes[node].told.Phase, WaitedSeconds: step.waited,
+				Node: node, By: step.by, Generation: at.generation, Step: at.step, Phase: h.nodes[node].told.Phase, WaitedSeconds: step.waited,
 				UsualSeconds: h.nodes[step.by].told.StepSeconds,
 			})
 		}

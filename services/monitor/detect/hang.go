@@ -224,11 +224,11 @@ type inStep struct {
 	limit     float64 // seconds that would be long
 }
 
-// steps returns the steps in which somebody computes or waits.
+// steps returns the steps in which somebody computes or waits. Nobody has a step to wait in before the first plan, whatever heartbeats say.
 func (h *Hangs) steps() map[place]*inStep {
 	steps := map[place]*inStep{}
 	for node, known := range h.nodes {
-		if known.told.Phase != Computing && known.told.Phase != Waiting {
+		if known.told.Phase != Computing && known.told.Phase != Waiting || known.told.Generation == 0 {
 			continue
 		}
 		step := steps[known.at()]

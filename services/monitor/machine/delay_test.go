@@ -49,6 +49,31 @@ func TestATrainerThatIsBetweenStepsWhileOthersWaitIsNamedOnceAndNotGivenUp(t *te
 	}
 }
 
+// TestWaitsAreOfAPlanWhateverHeartbeatsSay has heartbeats tell of no plan. A delay of generation 0 is no event of the catalogue: the monitor
+// ended with it, where a store was wiped while others waited for a node (seed 81308), and would at each such heartbeat of a liar.
+func TestWaitsAreOfAPlanWhateverHeartbeatsSay(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3")
+	w.train(11, "")
+	for range 60 {
+		for _, name := range w.names() {
+			node := w.nodes[name]
+			node.number++
+			beat := events.Pulse{Node: name, Incarnation: node.incarnation, Number: node.number, Step: 10, StepSeconds: 0.5}
+			if beat.Between = name == "n2"; beat.Between {
+				beat.Script = &events.Script{RestsSeconds: 90}
+			} else {
+				beat.Phase = events.PhaseWaiting
+			}
+			w.note(w.machine.Pulse(beat, 0, w.now))
+		}
+		w.now = w.now.Add(500 * time.Millisecond)
+		w.note(w.machine.Tick(w.now))
+	}
+	if slices.ContainsFunc(w.said, func(event events.Event) bool { return event.Kind == events.StepDelayed }) {
+		t.Error("it says that others wait for a node under no plan")
+	}
+}
+
 func TestWhoKeepsOthersWaitingInOneStepAndInALaterOneIsNamedInBoth(t *testing.T) {
 	w := newWorld(t, "n1", "n2", "n3")
 	w.train(11, "")

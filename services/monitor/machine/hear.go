@@ -52,6 +52,7 @@ func (m *Machine) join(cause events.Event, join events.Join) []events.Event {
 	var said []events.Event
 	if known != nil && m.state.Leavers[join.Node] > 0 {
 		said = m.lose(cause.Logged, detect.Verdict{Node: join.Node}) // others wait for it in a step that it was to train
+		m.hangs.Forget(join.Node)
 	} else if known != nil {
 		m.state.Rate.Failures++ // its process was restarted
 		m.forget(join.Node)

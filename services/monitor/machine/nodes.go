@@ -42,7 +42,7 @@ func (m *Machine) Pulse(pulse events.Pulse, waited time.Duration, at time.Time) 
 	if cleared {
 		said = append(said, m.sayNode(at, events.NodeCleared, known, detect.Verdict{Node: pulse.Node}, "heartbeats again"))
 	}
-	if script := pulse.Script; counted && script != nil && script.RestsSeconds > 0 && known.Active {
+	if script := pulse.Script; counted && script != nil && script.RestsSeconds > 0 && known.Active && pulse.Generation > 0 {
 		if known.rested == 0 || now-known.rested > restAgain {
 			said = append(said, m.sayRests(at, known, pulse))
 		}
@@ -195,7 +195,7 @@ var (
 func (m *Machine) sayDelayed(at time.Time, delay detect.Delay) events.Event {
 	known := m.state.Nodes[delay.Node]
 	return m.speaker.First(at, beat(known), events.StepDelayed, delay.Node, &events.StepDelay{
-		Node: delay.Node, Incarnation: known.Incarnation, Generation: known.generation, Step: delay.Step, By: delay.By,
+		Node: delay.Node, Incarnation: known.Incarnation, Generation: delay.Generation, Step: delay.Step, By: delay.By,
 		Phase: phaseNames[delay.Phase], WaitedSeconds: delay.WaitedSeconds, UsualSeconds: delay.UsualSeconds,
 		Reason: fmt.Sprintf("%s has waited for it for %.1f s, %.3g s is usual%s",
 			delay.By, delay.WaitedSeconds, delay.UsualSeconds, doings[delay.Phase]),
