@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -46,7 +45,8 @@ func SignedText(policy json.RawMessage) ([]byte, error) {
 // policyFile is where the policy is that counts, and what it was when it was read last.
 type policyFile struct {
 	file, kit, cluster string // file is empty where everybody who is let in may join
-	text               []byte // of the file
+	text               []byte // of the file, as it counts
+	refused            string // why the file as it is now counts for nothing; empty: it counts
 	signed             []byte // the policy in force, as it was signed; nil: none is
 	version            int    // of that
 	looked             time.Time
@@ -60,22 +60,24 @@ func (p *policyFile) read() (admission protocol.Admission, err error) {
 	if p.kit == "" {
 		return admission, errors.New("expected REKNIT_NATS_KIT, too: where nobody has a key anybody can come as anybody")
 	}
-	if p.text, err = os.ReadFile(p.file); err != nil {
+	text, err := os.ReadFile(p.file)
+	if err != nil {
 		return admission, err
 	}
-	if admission, err = p.open(); err != nil {
+	if admission, err = p.open(text); err != nil {
 		return admission, fmt.Errorf("%s: %w", p.file, err)
 	}
+	p.text = text
 	return admission, nil
 }
 
-func (p *policyFile) open() (admission protocol.Admission, err error) {
+func (p *policyFile) open(content []byte) (admission protocol.Admission, err error) {
 	identity, err := bus.ReadIdentity(p.kit)
 	if err != nil {
 		return admission, fmt.Errorf("REKNIT_NATS_KIT: %w", err)
 	}
 	var signed Signed
-	if err := strictly(p.text, &signed); err != nil {
+	if err := strictly(content, &signed); err != nil {
 		return admission, err
 	}
 	if err := signed.verify(identity.Institutions); err != nil {
@@ -95,41 +97,43 @@ func (p *policyFile) open() (admission protocol.Admission, err error) {
 	if admission, err = policy.admission(p.cluster); err != nil {
 		return admission, fmt.Errorf("policy: %w", err)
 	}
-	p.signed, p.version, admission.Lists = text, policy.Version, p.lists()
+	p.signed, p.version, admission.Lists = text, policy.Version, lists
 	return admission, nil
 }
 
-// lists says how a node gets into the policy. The file lies beside the keys where reknit provision wrote it.
-func (p *policyFile) lists() string {
-	const command = "reknit provision admission --dir "
-	folder, err := filepath.Abs(filepath.Dir(p.file))
-	if err == nil {
-		_, err = os.Stat(filepath.Join(folder, "operator"))
-	}
-	if err != nil {
-		return command + "DIR, where the keys are, lists all that have a kit; copy its admission.json to the negotiator"
-	}
-	return command + folder + " lists all that have a kit"
-}
+// lists says how a node gets into the policy. All nodes read it: where the keys are is nobody's business.
+const lists = "reknit provision admission --dir DIR, where the keys are, lists all that have a kit; copy its admission.json to each negotiator"
 
 // lookEvery is how soon a policy that was signed counts.
 const lookEvery = time.Second
 
-// next returns a policy that took the place of the one before; false where none did, or one that counts for nothing.
+// next is look, once a second.
 func (p *policyFile) next(now time.Time) (admission protocol.Admission, found bool) {
-	if p.file == "" || now.Sub(p.looked) < lookEvery {
+	if now.Sub(p.looked) < lookEvery {
 		return admission, false
 	}
 	p.looked = now
-	before := p.text
-	if text, err := os.ReadFile(p.file); err != nil || bytes.Equal(text, before) {
+	return p.look()
+}
+
+// look returns a policy that took the place of the one before; false where none did, or one that counts for nothing, which is read again
+// until it counts: the kit may learn an institution's key later.
+func (p *policyFile) look() (admission protocol.Admission, found bool) {
+	if p.file == "" {
+		return admission, false
+	}
+	if text, err := os.ReadFile(p.file); err != nil || bytes.Equal(text, p.text) {
 		return admission, false // away, it counts as it was
 	}
 	admission, err := p.read()
 	if err != nil {
-		slog.Warn("the admission policy counts as it was before", "error", err)
+		if p.refused != err.Error() {
+			slog.Warn("the admission policy counts as it was before", "error", err)
+		}
+		p.refused = err.Error()
 		return admission, false
 	}
+	p.refused = ""
 	slog.Info("an admission policy takes the place of the one before", "file", p.file, "version", p.version)
 	return admission, true
 }
@@ -146,6 +150,14 @@ func (a admitting) Tick(now time.Time) []events.Event {
 		a.Admit(admission)
 	}
 	return a.Machine.Tick(now)
+}
+
+// Restore looks at the policy first, too. A negotiator that stood by has the one of its start, and the one before it may have taken a later.
+func (a admitting) Restore(memory []byte) error {
+	if admission, found := a.policy.look(); found {
+		a.Admit(admission)
+	}
+	return a.Machine.Restore(memory)
 }
 
 func strictly(text []byte, into any) error {

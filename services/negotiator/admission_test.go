@@ -11,6 +11,8 @@ import (
 
 	"github.com/nats-io/nkeys"
 
+	"github.com/reknit/reknit/services/negotiator/machine"
+	"github.com/reknit/reknit/services/negotiator/protocol"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -44,7 +46,10 @@ func TestARunningNegotiatorTakesTheNextPolicyThatIsSignedAndNoneOfBefore(t *test
 			t.Fatal(err)
 		}
 	}
-	write(filepath.Join(folder, bus.IdentityFile), bus.Identity{Institutions: map[string]string{"alpha": institution}})
+	identity := func(institutions map[string]string) {
+		write(filepath.Join(folder, bus.IdentityFile), bus.Identity{Institutions: institutions})
+	}
+	identity(map[string]string{"alpha": institution})
 	policy := func(version int, isSigned bool, nodes ...string) {
 		t.Helper()
 		content, err := json.Marshal(Policy{Cluster: "c", Version: version, Institutions: map[string][]string{"alpha": nodes}})
@@ -89,12 +94,23 @@ func TestARunningNegotiatorTakesTheNextPolicyThatIsSignedAndNoneOfBefore(t *test
 		t.Fatal(err)
 	}
 	expect("none", false)
-	if err := os.Mkdir(filepath.Join(folder, "operator"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	policy(3, true, second)
 	expect("one that is there again", true)
-	if expected := "reknit provision admission --dir " + folder + " lists"; !strings.HasPrefix(p.lists(), expected) {
-		t.Errorf("says %q, expected %q", p.lists(), expected)
+	_, another := keyed(t, nkeys.CreateAccount)
+	identity(map[string]string{"alpha": another})
+	policy(4, true, second)
+	expect("one of an institution that the kit does not know yet", false)
+	identity(map[string]string{"alpha": institution})
+	expect("the same, once the kit knows it", true)
+
+	acting := admitting{machine.New(machine.Settings{Cluster: "c", Admission: protocol.Admission{Version: 4}}), p}
+	memory, err := acting.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	by := &policyFile{file: file, kit: folder, cluster: "c", version: 3}
+	stoodBy := admitting{machine.New(machine.Settings{Cluster: "c", Admission: protocol.Admission{Version: 3}}), by}
+	if err := stoodBy.Restore(memory); err != nil {
+		t.Errorf("one that stood by cannot take over: %v", err)
 	}
 }

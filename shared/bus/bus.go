@@ -127,19 +127,9 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, err)
 	}
-	patience := time.NewTicker(dialTimeout)
-	defer patience.Stop()
-	for waits := true; waits; {
-		select {
-		case <-connected:
-			waits = false
-		case <-patience.C:
-			log.Warn(dial.unheard(config.Kit), "url", config.URL, "error", cmp.Or(conn.LastError(), dial.failure(), errUnanswered))
-			patience.Reset(sayAgain)
-		case <-ctx.Done():
-			conn.Close()
-			return nil, fmt.Errorf("connect to NATS at %q: %w", config.URL, ctx.Err())
-		}
+	if err := b.awaitServer(ctx, config, conn, dial, connected); err != nil {
+		conn.Close()
+		return nil, err
 	}
 	b.conn = conn
 	if b.js, err = jetstream.NewWithAPIPrefix(conn, cmp.Or(b.kit.API, config.API, jetstream.DefaultAPIPrefix)); err != nil {
@@ -147,6 +137,26 @@ func Connect(ctx context.Context, config Config) (*Bus, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// awaitServer returns once a server lets the connection in, and says now and then that none does.
+func (b *Bus) awaitServer(ctx context.Context, config Config, conn *nats.Conn, dial *dialer, connected <-chan struct{}) error {
+	patience := time.NewTicker(dialTimeout)
+	defer patience.Stop()
+	for {
+		select {
+		case <-connected:
+			return nil
+		case <-patience.C:
+			slog.Warn(dial.unheard(config.Kit), "connection", config.Name, "url", config.URL,
+				"error", cmp.Or(conn.LastError(), dial.failure(), errUnanswered))
+			patience.Reset(sayAgain)
+		case <-b.Revoked():
+			return ErrRevoked
+		case <-ctx.Done():
+			return fmt.Errorf("connect to NATS at %q: %w", config.URL, ctx.Err())
+		}
+	}
 }
 
 // ErrRevoked says that the kit with which somebody connected is worth nothing any more.

@@ -183,7 +183,9 @@ func FuzzKit(f *testing.F) {
 	seed, _ := key.Seed()
 	credentials := "-----BEGIN NATS USER JWT-----\ne30\n------END NATS USER JWT------\n\n" +
 		"-----BEGIN USER NKEY SEED-----\n" + string(seed) + "\n------END USER NKEY SEED------\n"
-	f.Add([]byte(`{"key": "U", "api": "reknit.js", "speakers": {"monitor": "U"}}`), []byte(credentials))
+	public, _ := key.PublicKey()
+	f.Add([]byte(`{"key": "`+public+`", "api": "reknit.js", "speakers": {"monitor": "U"}}`), []byte(credentials))
+	f.Add([]byte(`{"key": "U"}`), []byte(credentials))
 	f.Add([]byte(`{}`), seed)
 	f.Fuzz(func(t *testing.T, identity, credentials []byte) {
 		folder := t.TempDir()

@@ -78,6 +78,9 @@ func openKit(config Config, revoked func()) (k kit, err error) {
 	if k.Identity, err = ReadIdentity(config.Kit); err == nil {
 		k.signer, err = signerIn(at(CredentialsFile))
 	}
+	if err == nil {
+		err = k.fits()
+	}
 	if err != nil {
 		return k, fmt.Errorf("REKNIT_NATS_KIT: expected a folder of reknit provision security: %w", err)
 	}
@@ -89,6 +92,15 @@ func openKit(config Config, revoked func()) (k kit, err error) {
 		nats.IgnoreAuthErrorAbort(), // a server that starts may not know the accounts yet
 	}
 	return k, nil
+}
+
+// fits refuses a kit that is being copied: with the token of one key and the identity of another a connection hears no answers.
+func (k kit) fits() error {
+	key, err := nkeys.Encode(nkeys.PrefixByteUser, k.signer.Public().(ed25519.PublicKey))
+	if err == nil && string(key) != k.Key {
+		err = fmt.Errorf("%s: key: expected %s, of which %s is, got %q: a part of another kit", IdentityFile, key, CredentialsFile, k.Key)
+	}
+	return err
 }
 
 // credentials reads the token at each connection, so that a new one needs no restart. A token of another key is not shown: who signs with

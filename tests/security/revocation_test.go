@@ -223,6 +223,51 @@ func TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs(t *testing.T) {
 	}
 }
 
+// TestAProcessThatStartsWithARevokedKitEndsOnceItsFolderHoldsTheNext is what follows on another host: the service that is revoked ends, is
+// started again with the kit of before, and the operator copies the next one, file by file.
+func TestAProcessThatStartsWithARevokedKitEndsOnceItsFolderHoldsTheNext(t *testing.T) {
+	p := open(t)
+	there := p.stolen("monitor")
+	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"monitor"}})
+	p.push()
+	ctx, cancel := context.WithTimeout(t.Context(), waits)
+	defer cancel()
+	connect := func(opened func()) error {
+		b, err := bus.Connect(ctx, bus.Config{URL: p.url, Name: "monitor", Cluster: cluster, Kit: there,
+			Options: []nats.Option{func(*nats.Options) error { opened(); return nil }}})
+		if err == nil {
+			b.Close()
+		}
+		return err
+	}
+	opened, ended := make(chan bool), make(chan error, 1)
+	go func() { ended <- connect(func() { close(opened) }) }()
+	copyTo := func(names ...string) {
+		t.Helper()
+		for _, name := range names {
+			text, err := os.ReadFile(filepath.Join(p.kit("monitor"), name))
+			if err == nil {
+				err = os.WriteFile(filepath.Join(there, name), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	<-opened
+	copyTo(bus.CredentialsFile)
+	if err := <-ended; !errors.Is(err, bus.ErrRevoked) {
+		t.Errorf("it ends with %v, expected %v", err, bus.ErrRevoked)
+	}
+	if err := connect(func() {}); err == nil || !strings.Contains(err.Error(), bus.IdentityFile) {
+		t.Errorf("with half of a kit: %v, expected the file that is of another", err)
+	}
+	copyTo(bus.IdentityFile, bus.CertificateFile, bus.KeyFile)
+	if err := connect(func() {}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestAKitThatIsWrittenAnewKeepsItsIdentity(t *testing.T) {
 	p := open(t)
 	before := p.key("n1")
