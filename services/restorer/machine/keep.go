@@ -79,16 +79,15 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 }
 
 // isNewest keeps the newest complete snapshot of a tier, and reports whether it is this one: of the newest plan, whatever its step is, for
-// training may have gone back, and of that plan the last that got complete: an older one of several writers does not any more, and one whom
-// all hold may tell of a step that never comes. One of the plan before may be complete later. Nobody hears of that: trainers take what is
-// told last for the newest, and give up the others first.
+// training may have gone back, and of that plan the last. One of the plan before may be complete later. Nobody hears of that: who trains
+// takes what is told last for the newest, and gives up the others first.
 func (m *Machine) isNewest(at int, part events.SnapshotPart) bool {
 	if m.state.Newest == nil {
 		m.state.Newest = map[string]named{}
 	}
 	before := m.state.Newest[part.Tier]
 	newest := slices.IndexFunc(m.state.Keeping, func(k *keeping) bool { return k.Plan == before.Plan })
-	is := newest < 0 || at <= newest
+	is := newest < 0 || at < newest || at == newest && before.Step < part.Step
 	if is {
 		m.state.Newest[part.Tier] = named{part.Step, part.Plan}
 	}
@@ -123,7 +122,7 @@ func (k *keeping) tier(name string) *kept {
 // complete one.
 func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) {
 	at, found := slices.BinarySearchFunc(t.Open, step, func(open openSnapshot, step uint64) int {
-		return cmp.Compare(open.Step, step)
+		return int(min(max(int64(open.Step)-int64(step), -1), 1))
 	})
 	if !found {
 		t.Open = slices.Insert(t.Open, at, openSnapshot{Step: step, Missing: []events.Range{{First: 0, End: all}}})

@@ -126,23 +126,6 @@ func TestWhoSpeaksOfStepsThatNeverComeHidesNoneThatDo(t *testing.T) {
 	}
 }
 
-func TestAStepThatNeverComesOfOneThatHoldsAllHidesNoneThatDo(t *testing.T) {
-	m := New("c", Settings{})
-	plan := events.Plan{Cluster: "c", Generation: 1, Nodes: members("n1", "n2"), Data: events.Data{GlobalBatch: 2, MicroBatch: 1},
-		Pipelines: []events.Pipeline{
-			{MicroBatches: 1, Stages: []events.Stage{stage("n1", 0, 4)}}, {MicroBatches: 1, Stages: []events.Stage{stage("n2", 0, 4)}},
-		}}
-	hear(t, m, events.RestorationAsked, &events.RestorationRequest{Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan},
-		Holders: []events.Holder{held("n1", 0, 4), held("n2", 0, 4)}, Units: []int64{9, 9, 9, 9}})
-	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: planOf(1)})
-	writes(t, m, "n2", 1, 1<<50, 0, 4)
-	for _, step := range []uint64{8, 16} {
-		if said, expected := writes(t, m, "n1", 1, step, 0, 4), fmt.Sprint("complete ", step); said != expected {
-			t.Errorf("said %q, expected %q", said, expected)
-		}
-	}
-}
-
 // A set of units is the slow twin of ranges.
 func TestRangesAreThatOfTheirUnits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
