@@ -122,7 +122,7 @@ func (k *keeping) tier(name string) *kept {
 // complete one.
 func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) {
 	at, found := slices.BinarySearchFunc(t.Open, step, func(open openSnapshot, step uint64) int {
-		return int(min(max(int64(open.Step)-int64(step), -1), 1))
+		return cmp.Compare(open.Step, step)
 	})
 	if !found {
 		t.Open = slices.Insert(t.Open, at, openSnapshot{Step: step, Missing: []events.Range{{First: 0, End: all}}})
