@@ -175,17 +175,6 @@ func TestTheSoundHouseHasNoFault(t *testing.T) {
 	}
 }
 
-func TestSharedOverItsBudgetIsCaught(t *testing.T) {
-	house := sound()
-	for i := range sharedLines/300 + 1 {
-		house[fmt.Sprintf("shared/bus/x%d.go", i)] = "package bus\n" + strings.Repeat("\n", 330)
-	}
-	faults := faultsOf(t, house)
-	if len(faults) != 1 || !strings.Contains(faults[0], fmt.Sprint("at most ", sharedLines)) {
-		t.Errorf("found %q, expected the budget of shared", faults)
-	}
-}
-
 // A user who follows the README has these in the clone, and runs the tests there.
 func TestWhatGitIgnoresBreaksNoRule(t *testing.T) {
 	house := sound()
