@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -79,14 +78,6 @@ func (r *runner) othersWork(ctx context.Context, subject string) (lease uint64, 
 	}
 	_, silence := r.Bus.Conn().RequestWithContext(ctx, events.LeaseSubject(r.Bus.Cluster(), r.Name, r.Bus.Identity().Key), nil)
 	return lease, silence == nil, nil
-}
-
-// Version names the build of this program as Go wrote it down: a version of its module, or one made of its commit.
-func Version() string {
-	if info, known := debug.ReadBuildInfo(); known {
-		return info.Main.Version
-	}
-	return "(devel)"
 }
 
 // ComputingHeader is the header of an answer that tells what the machine is at, and since when, as in "computing since

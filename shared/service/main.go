@@ -44,7 +44,7 @@ const flushTimeout = 3 * time.Second
 // Main is a service's main function: configuration from the environment, telemetry, a clean end on SIGTERM and SIGINT. It ends the
 // process with status 1 where run fails, and with ExitMisconfigured where it would fail the same at the next start.
 // The sub-command healthcheck asks the service that runs on REKNIT_HTTP_ADDRESS whether it is ready, healthcheck live
-// whether a restart would help it; help prints the variables.
+// whether a restart would help it; help prints the variables, version the build.
 func Main[C any](name string, run func(context.Context, C) error) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -65,8 +65,11 @@ func command[C any](ctx context.Context, name string, run func(context.Context, 
 		return Healthcheck(ctx, os.Getenv("REKNIT_HTTP_ADDRESS"), strings.Join(os.Args[2:], " "))
 	case slices.Contains([]string{"help", "-h", "--help"}, os.Args[1]):
 		return help(config)
+	case slices.Contains([]string{"version", "--version"}, os.Args[1]):
+		_, err := fmt.Println(name, Version())
+		return err
 	default:
-		return Misconfigured{fmt.Errorf("expected no argument, healthcheck or help, got %q", os.Args[1])}
+		return Misconfigured{fmt.Errorf("expected no argument, healthcheck, help or version, got %q", os.Args[1])}
 	}
 	if err := Read(&config, env.ToMap(os.Environ())); err != nil {
 		return err

@@ -17,12 +17,12 @@ import (
 	"github.com/reknit/reknit/shared/service"
 )
 
-const help = `Tells of which build this program is: version, commit, the Go that compiled it, the NATS server and client library in it, and the
+const help = `Tells of which build this program is: release, commit, the Go that compiled it, the NATS server and client library in it, and the
 version of the events that it says and hears. With --services it also asks the services of a cluster what they are.`
 
 // Build is what a program was built from.
 type Build struct {
-	Version  string              `json:"version"`          // of the module and its commit
+	Version  string              `json:"version"`          // the release and the commit, as in 0.1.0+b356a57c1f02
 	Commit   string              `json:"commit,omitempty"` // empty where it was built outside of a clone, or with -buildvcs=false
 	Modified bool                `json:"modified"`         // beside the commit
 	Go       string              `json:"go"`

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/reknit/reknit/shared/service"
 )
 
 // It printed the name of the command and nothing else.
@@ -23,6 +25,20 @@ func TestHelpOfAPartIsWhatThePartPrintsOfItself(t *testing.T) {
 				t.Errorf("reknit help %s: expected %q in\n%s", name, text, printed)
 			}
 		}
+	}
+}
+
+func TestEachProgramTellsItsVersion(t *testing.T) {
+	if _, printed, err := run(t, "--version"); err != nil || printed != "reknit version "+service.Version()+"\n" {
+		t.Errorf("reknit --version: %v, and %q", err, printed)
+	}
+	printed := printedBy(t, func() {
+		if exit, _, err := run(t, "planner", "--version"); exit != 0 {
+			t.Errorf("reknit planner --version: status %d, %v", exit, err)
+		}
+	})
+	if printed != "planner "+service.Version()+"\n" {
+		t.Errorf("reknit planner --version: %q", printed)
 	}
 }
 

@@ -112,7 +112,7 @@ func status(err error) int {
 
 func root() *cobra.Command {
 	root := tell.Command(&cobra.Command{
-		Use: "reknit", Long: help, Args: knownCommand,
+		Use: "reknit", Long: help, Args: knownCommand, Version: service.Version(),
 		RunE:             func(c *cobra.Command, _ []string) error { return c.Help() },
 		PersistentPreRun: func(c *cobra.Command, _ []string) { warnOfStrangers(c.Name(), os.Environ(), c.ErrOrStderr()) },
 	})
@@ -174,5 +174,5 @@ func ofService[C any](name string, run func(context.Context, C) error) *cobra.Co
 		os.Args = append([]string{name}, line...)
 		service.Main(name, run)
 		return nil
-	}, "help", "healthcheck")
+	}, "help", "healthcheck", "version")
 }
