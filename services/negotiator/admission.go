@@ -21,6 +21,9 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
+// AdmissionFile is where the policy lies in the negotiator's kit.
+const AdmissionFile = "admission.json"
+
 // Policy says who may join a cluster.
 type Policy struct {
 	Cluster      string              `json:"cluster"`
@@ -62,7 +65,7 @@ func (p *policyFile) read() (admission protocol.Admission, err error) {
 	}
 	text, err := os.ReadFile(p.file)
 	if err != nil {
-		return admission, err
+		return admission, fmt.Errorf("expected the signed policy of who may join, without which nobody does (%s): %w", lists, err)
 	}
 	if admission, err = p.open(text); err != nil {
 		return admission, fmt.Errorf("%s: %w", p.file, err)
@@ -80,7 +83,7 @@ func (p *policyFile) open(content []byte) (admission protocol.Admission, err err
 	if err := strictly(content, &signed); err != nil {
 		return admission, err
 	}
-	if err := signed.verify(identity.Institutions); err != nil {
+	if err := signed.Verify(identity.Institutions); err != nil {
 		return admission, err
 	}
 	var policy Policy
@@ -166,7 +169,9 @@ func strictly(text []byte, into any) error {
 	return decoder.Decode(into)
 }
 
-func (s Signed) verify(institutions map[string]string) error {
+// Verify returns an error, with the names of those who did not sign, unless more than half of the institutions signed the policy as it is.
+// Their public keys are given by their names.
+func (s Signed) Verify(institutions map[string]string) error {
 	text, err := SignedText(s.Policy)
 	if err != nil {
 		return fmt.Errorf("policy: %w", err)

@@ -3,9 +3,10 @@
 package negotiator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
+	"path/filepath"
 	"time"
 
 	"github.com/reknit/reknit/services/negotiator/machine"
@@ -20,7 +21,7 @@ type Config struct {
 	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" is:"over=0" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
 	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
 	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" is:"min=1" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
-	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"none: everybody who is let in may join; else the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others. The next version that is signed there counts within a second"`
+	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"admission.json in the kit, and without a kit none: everybody may join. It is the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others. The next version that is signed there counts within a second"`
 	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
 
@@ -37,9 +38,6 @@ func Run(ctx context.Context, config Config) error {
 	settings, err := config.settings(policy)
 	if err != nil {
 		return err
-	}
-	if config.Kit != "" && config.Admission == "" {
-		slog.Warn("no admission policy: every node that an institution's key enrolled may join (REKNIT_ADMISSION)")
 	}
 	bus, err := config.Connect(ctx, "negotiator")
 	if err != nil {
@@ -60,7 +58,11 @@ func (c Config) Validate() error {
 }
 
 func (c Config) policy() *policyFile {
-	return &policyFile{file: c.Admission, kit: c.Kit, cluster: c.Cluster}
+	file := c.Admission
+	if c.Kit != "" {
+		file = cmp.Or(file, filepath.Join(c.Kit, AdmissionFile))
+	}
+	return &policyFile{file: file, kit: c.Kit, cluster: c.Cluster}
 }
 
 func (c Config) settings(policy *policyFile) (machine.Settings, error) {

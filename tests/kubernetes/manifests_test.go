@@ -92,12 +92,17 @@ func secured(t *testing.T) *installation {
 	if err := os.CopyFS(folder, os.DirFS(manifests)); err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command("go", "run", "./services/reknit/cmd/reknit", "provision", "security",
-		"--dir", filepath.Join(folder, "secured", "secret"), "--host", "nats",
-		"--server", "nats-0.nats-headless", "--server", "nats-1.nats-headless", "--server", "nats-2.nats-headless")
-	command.Dir, command.Env = root, append(os.Environ(), "GOWORK=")
-	if output, err := command.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, output)
+	for _, what := range [][]string{
+		{"security", "--host", "nats", "--server", "nats-0.nats-headless", "--server", "nats-1.nats-headless", "--server", "nats-2.nats-headless",
+			"--institution", "alpha", "--node", "n1"},
+		{"admission"},
+	} {
+		command := exec.Command("go", append([]string{"run", "./services/reknit/cmd/reknit", "provision", what[0],
+			"--dir", filepath.Join(folder, "secured", "secret")}, what[1:]...)...)
+		command.Dir, command.Env = root, append(os.Environ(), "GOWORK=")
+		if output, err := command.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, output)
+		}
 	}
 	return build(t, filepath.Join(folder, "secured"))
 }
@@ -212,6 +217,9 @@ func TestEachServiceHasItsOwnKitAndNoOther(t *testing.T) {
 		kit := i.secrets[pod.Volumes[0].Secret.SecretName]
 		if kit == nil || !strings.HasPrefix(kit.Name, "kit-"+deployment.Name+"-") || len(kit.Data["user.creds"]) == 0 {
 			t.Errorf("%s has the kit %v", deployment.Name, pod.Volumes[0].Secret.SecretName)
+		}
+		if kit != nil && deployment.Name == "negotiator" && len(kit.Data["admission.json"]) == 0 {
+			t.Error("expected the policy in the negotiator's kit, for it does not start without one")
 		}
 		if mount := pod.Containers[0].VolumeMounts[0]; mount.Name != pod.Volumes[0].Name || mount.MountPath != i.settings[0].Data["REKNIT_NATS_KIT"] {
 			t.Errorf("%s: the kit is at %s, and looked for at %s", deployment.Name, mount.MountPath, i.settings[0].Data["REKNIT_NATS_KIT"])

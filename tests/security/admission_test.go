@@ -49,10 +49,13 @@ func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
 			t.Errorf("%s: expected %q, got %v", what, reason, err)
 		}
 	}
+	expect("none", "expected the signed policy of who may join", p.negotiate("", kit))
 	write(provision.AdmissionOptions{Quorum: quorum(1), Sign: []string{"alpha"}})
+	expect("signed by one of two, in the kit", "expected the signed policy of who may join", p.negotiate("", kit))
 	expect("signed by one of two", "these did not sign it as it is: beta", p.negotiate(policy, kit))
 	write(provision.AdmissionOptions{Quorum: quorum(1), Sign: []string{"beta"}})
 	expect("signed by the other, too", "", p.negotiate(policy, kit))
+	expect("signed by both, in the kit", "", p.negotiate("", kit))
 	expect("without a kit", "REKNIT_NATS_KIT", p.negotiate(policy, ""))
 	good, err := os.ReadFile(policy)
 	if err != nil {
@@ -87,5 +90,8 @@ func TestAnAdmissionPolicyCountsAsItsInstitutionsSignedIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("the one before", "version: expected 2 at least", p.negotiate(policy, kit))
-	expect("none", "version: expected 2 at least", p.negotiate("", kit))
+	if err := os.Remove(filepath.Join(kit, negotiator.AdmissionFile)); err != nil {
+		t.Fatal(err)
+	}
+	expect("none any more", "expected the signed policy of who may join", p.negotiate("", kit))
 }

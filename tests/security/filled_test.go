@@ -14,7 +14,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/tests/services"
 )
 
 // bound is how many bytes the log takes here, where an attacker of a test fills it.
@@ -97,9 +96,7 @@ func (a *attacker) fillUp(from *int) {
 func TestWhoFillsTheLogLosesItsOwnWordsAndStopsNobody(t *testing.T) {
 	p := open(t)
 	p.smallLog()
-	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
-	})
+	p.services()
 	reader := p.connect("negotiator")
 	if err := reader.Provision(t.Context()); err != nil {
 		t.Fatal(err)
@@ -139,9 +136,7 @@ func TestServicesThatStartBesideALogThatOneFilledGoOn(t *testing.T) {
 	p.smallLog()
 	liar, victim, from := p.attacker("n3"), p.attacker("n1"), 0
 	liar.fillUp(&from)
-	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
-	})
+	p.services()
 	if _, taken := victim.saysWithin(events.EventSubject(cluster, events.NodeProfiled, victim.key), 30*time.Second); !taken {
 		t.Error("no room is made within 30 s of the start")
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/tests/services"
 )
 
 // planted is how many steps further a snapshot claims to be that nobody wrote.
@@ -24,9 +23,7 @@ const planted = 100_000
 // gigabyte there, too. All start again, and go on from what they wrote themselves.
 func TestWhoCanWriteToTheBucketOfSnapshotsReplacesNoModel(t *testing.T) {
 	p := open(t)
-	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
-	})
+	p.services()
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	if err := p.connect("negotiator").Provision(ctx); err != nil {

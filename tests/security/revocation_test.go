@@ -20,7 +20,6 @@ import (
 	"github.com/reknit/reknit/services/negotiator"
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/tests/services"
 )
 
 // refused reports that the server does not let a kit in.
@@ -124,9 +123,7 @@ func TestNoTokenLetsAKeyInThatWasRevoked(t *testing.T) {
 func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
 	t.Parallel()
 	p := open(t)
-	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": p.kit(service)}
-	})
+	p.services()
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, []byte(prose), 0o600); err != nil {
 		t.Fatal(err)
@@ -169,6 +166,7 @@ func TestANodeThatIsRevokedEndsAndTheOthersTrainOn(t *testing.T) {
 // next one that it works, and nobody would hear what it says. A thief of its key takes the lease before the server hears of the revocation.
 func TestAServiceWhoseKeyIsReplacedEndsAndTheNextActs(t *testing.T) {
 	p := open(t)
+	p.admit()
 	ctx, cancel := context.WithCancel(t.Context())
 	act := func() <-chan error {
 		var config negotiator.Config

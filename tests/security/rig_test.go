@@ -11,6 +11,7 @@ import (
 
 	"github.com/reknit/reknit/services/reknit/provision"
 	"github.com/reknit/reknit/shared/bus"
+	"github.com/reknit/reknit/tests/services"
 )
 
 const cluster = "opticks"
@@ -59,6 +60,23 @@ func (p *place) provision(options provision.Options) {
 	if err := provision.Security(options); err != nil {
 		p.Fatal(err)
 	}
+}
+
+// admit lists all nodes that have a kit in the policy of who may join.
+func (p *place) admit() {
+	p.Helper()
+	if err := provision.Admission(provision.AdmissionOptions{Dir: p.dir}); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// services runs the services by their kits. All who have a kit may join, and the first plan waits for two.
+func (p *place) services() {
+	p.Helper()
+	p.admit()
+	services.RunWith(p.T, p.url, cluster, 2, func(service string) map[string]string {
+		return map[string]string{"REKNIT_NATS_KIT": p.kit(service)}
+	})
 }
 
 // kit returns the folder of who connects.

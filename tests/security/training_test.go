@@ -23,7 +23,6 @@ import (
 	"github.com/reknit/reknit/services/trainer/oracle"
 	"github.com/reknit/reknit/services/trainer/text"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/tests/services"
 )
 
 // steps are more than any test waits for: a test ends at what it waits for, and not with the training, which no slow machine overtakes.
@@ -151,9 +150,7 @@ func TestTheNodesOfTwoInstitutionsTrainWithNothingButTheirKits(t *testing.T) { t
 func trainTogether(p *place) {
 	t := p.T
 	t.Helper()
-	services.RunWith(t, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
-	})
+	p.services()
 	file := filepath.Join(t.TempDir(), "text")
 	if err := os.WriteFile(file, []byte(prose), 0o600); err != nil {
 		t.Fatal(err)

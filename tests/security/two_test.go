@@ -13,7 +13,6 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/shared/bus"
-	"github.com/reknit/reknit/tests/services"
 )
 
 // two are nodes that train a half of a model each for as long as a test runs, and what is said meanwhile.
@@ -31,9 +30,7 @@ type two struct {
 // trainTwo has two nodes train, with settings beside the usual ones.
 func (p *place) trainTwo(more map[string]string) *two {
 	p.Helper()
-	services.RunWith(p.T, p.url, cluster, 2, func(service string) map[string]string {
-		return map[string]string{"REKNIT_NATS_KIT": filepath.Join(p.dir, "services", service)}
-	})
+	p.services()
 	text := filepath.Join(p.TempDir(), "text")
 	if err := os.WriteFile(text, []byte(prose), 0o600); err != nil {
 		p.Fatal(err)

@@ -19,8 +19,6 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-const admissionFile = "admission.json"
-
 // AdmissionOptions say who may join, and who signs that.
 type AdmissionOptions struct {
 	Dir     string   // of the installation
@@ -56,7 +54,7 @@ func Admission(o AdmissionOptions) error {
 	if o.Quorum != nil && (*o.Quorum < 0 || *o.Quorum > len(institutions)) {
 		return fmt.Errorf("--quorum: expected 0 to %d, as many as there are institutions, got %d", len(institutions), *o.Quorum)
 	}
-	signed, err := readSigned(filepath.Join(o.Dir, admissionFile))
+	signed, err := readSigned(filepath.Join(o.Dir, negotiator.AdmissionFile))
 	if err != nil {
 		return err
 	}
@@ -82,7 +80,27 @@ func Admission(o AdmissionOptions) error {
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(o.Dir, admissionFile), text, 0o644)
+	if err := write(filepath.Join(o.Dir, negotiator.AdmissionFile), text, 0o644); err != nil {
+		return err
+	}
+	return i.handPolicy()
+}
+
+// handPolicy puts the policy into the negotiator's kit once it counts: until then the one before does.
+func (i *installation) handPolicy() error {
+	keys, err := i.institutionKeys()
+	if err != nil {
+		return err
+	}
+	signed, err := readSigned(i.path(negotiator.AdmissionFile))
+	if err != nil || len(signed.Policy) == 0 || negotiator.Signed(*signed).Verify(keys) != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(signed, "", "  ")
+	if err != nil {
+		return err
+	}
+	return write(i.path(servicesFolder, "negotiator", negotiator.AdmissionFile), text, 0o600)
 }
 
 // policy returns the policy that is to be signed.
@@ -204,8 +222,8 @@ func admission() *cobra.Command {
 	command := tell.Command(&cobra.Command{
 		Use: "admission", Short: "write and sign the policy of who may join",
 		Long: `Writes DIR/admission.json, which lists every node of the installation that has a kit, and signs it for the institutions
-whose keys are here. The negotiator takes it (REKNIT_ADMISSION) where more than half of the institutions have signed, and a later
-version while it runs.`,
+whose keys are here. Once more than half of the institutions have signed, the negotiator's kit has it, too, and a negotiator that runs
+takes a later version.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if c.Flags().Changed("quorum") {
 				o.Quorum = &quorum
@@ -213,7 +231,7 @@ version while it runs.`,
 			if err := Admission(o); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%s: a negotiator that REKNIT_ADMISSION names it to takes it within a second\n", filepath.Join(o.Dir, admissionFile))
+			fmt.Fprintf(c.OutOrStdout(), "%s: a negotiator takes it within a second where it lies in its kit, or REKNIT_ADMISSION names it\n", filepath.Join(o.Dir, negotiator.AdmissionFile))
 			return nil
 		},
 	})

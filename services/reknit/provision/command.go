@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,8 +63,8 @@ func (o Options) run(ctx context.Context, push string, out io.Writer) error {
 	}
 	fmt.Fprintf(out, "NATS servers run in %s/%s, with the nats.conf there; the kits are in %s/%s and %s/%s\n", o.Dir, serverFolder, o.Dir,
 		servicesFolder, o.Dir, institutionsFolder)
-	if _, missing := os.Stat(filepath.Join(o.Dir, admissionFile)); missing == nil && len(o.Nodes) > 0 {
-		fmt.Fprintf(out, "reknit provision admission --dir %s has those join that are new\n", o.Dir)
+	if len(o.Nodes) > 0 {
+		fmt.Fprintf(out, "reknit provision admission --dir %s has all join that have a kit\n", o.Dir)
 	}
 	if push == "" {
 		return err

@@ -273,7 +273,7 @@ func (i *installation) write() error {
 	if err := i.tellNodes(all); err != nil {
 		return err
 	}
-	return i.writeServers()
+	return errors.Join(i.handPolicy(), i.writeServers())
 }
 
 // tellNodes has the kits of all nodes, also those that are not written anew, know the services' keys, which a revocation

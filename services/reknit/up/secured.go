@@ -184,15 +184,12 @@ func (o options) hosts() []string {
 // settings are those of a service that connects with its kit.
 func (s secret) settings(service string) (map[string]string, error) {
 	settings := map[string]string{"REKNIT_NATS_KIT": s.kit(service)}
-	switch service {
-	case "negotiator":
-		settings["REKNIT_ADMISSION"] = filepath.Join(s.folder, "admission.json")
-	case "monitor":
-		token, err := s.pageToken()
-		settings["REKNIT_PAGE_TOKEN"] = token
-		return settings, err
+	if service != "monitor" {
+		return settings, nil
 	}
-	return settings, nil
+	token, err := s.pageToken()
+	settings["REKNIT_PAGE_TOKEN"] = token
+	return settings, err
 }
 
 // pageToken is what a viewer of the page has to know: the environment's, or one that is drawn once.

@@ -120,6 +120,9 @@ func (p *plane) serveSecured(directory string, nodes int) error {
 	if err := provision.Security(options); err != nil {
 		return err
 	}
+	if err := provision.Admission(provision.AdmissionOptions{Dir: p.kits}); err != nil {
+		return err
+	}
 	file := filepath.Join(p.kits, "server", "nats.conf")
 	text, err := os.ReadFile(file)
 	if err != nil {
