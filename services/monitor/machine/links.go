@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -82,7 +83,8 @@ func (m *Machine) measured(way direction, measured events.Measurement, at time.T
 	if !significant {
 		return nil
 	}
-	return []events.Event{m.speaker.First(at, m.beats(way.pair()), events.LinkMeasured, linkID(way.from, way.to), news)}
+	reason := fmt.Sprint(m.beats(way.pair()), *news) // a link may be measured twice between two heartbeats
+	return []events.Event{m.speaker.First(at, reason, events.LinkMeasured, linkID(way.from, way.to), news)}
 }
 
 // received takes a receipt for what it proves of the links that it came over. Bytes that came through the hub say

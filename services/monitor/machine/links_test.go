@@ -111,6 +111,19 @@ func TestEveryDirectionIsMeasuredInTurnAndSaidWhenItChanges(t *testing.T) {
 	}
 }
 
+// The log refuses an event with the id of another: what it says would be lost, and the monitor would take it for said.
+func TestTwoMeasurementsBetweenTwoHeartbeatsAreTwoEvents(t *testing.T) {
+	w := unmeasured(t)
+	probe := machine.Ask{Node: "n1", Target: "n2", Bytes: 1 << 20}
+	for _, w.band = range []float64{1e6, 1e9} {
+		answer, _ := w.answer(probe)
+		w.note(w.machine.Probed(probe, answer, false, w.now))
+	}
+	if len(w.said) != 2 || w.said[0].Subject != "n1-n2" || w.said[0].ID == w.said[1].ID {
+		t.Errorf("said %+v", w.said)
+	}
+}
+
 // uncertainties tells how sure the monitor was of each direction, in turn, while it said so.
 func (w *world) uncertainties() map[string][]float64 {
 	w.t.Helper()

@@ -1,6 +1,7 @@
 package machine_test
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ type world struct {
 	now        time.Time
 	nodes      map[string]*member
 	said       []events.Event
+	words      map[string][]byte // by id of what was said, ever
 	asks       []machine.Ask
 	broken     map[events.Pair]bool // links over which no probe comes
 	band       float64              // bandwidth that probes measure
@@ -42,7 +44,7 @@ type member struct {
 func newWorld(t *testing.T, names ...string) *world {
 	w := &world{
 		t: t, machine: machine.New(machine.Defaults(cluster)), now: time.Unix(1000, 0),
-		nodes: map[string]*member{}, broken: map[events.Pair]bool{}, band: 1e8,
+		nodes: map[string]*member{}, words: map[string][]byte{}, broken: map[events.Pair]bool{}, band: 1e8,
 	}
 	for _, name := range names {
 		w.join(name, "a")
@@ -99,6 +101,10 @@ func (w *world) note(said []events.Event) {
 		if payload := row.New(); event.Source != "/monitor" || !events.Token(event.Subject) || payload == nil {
 			w.t.Errorf("said %+v", event)
 		}
+		if before, known := w.words[event.ID]; known && !bytes.Equal(before, event.Data) {
+			w.t.Errorf("said %s of %s with the id of other words: %s and %s", event.Kind, event.Subject, before, event.Data)
+		}
+		w.words[event.ID] = event.Data
 		w.said = append(w.said, event)
 		w.checkLoss(event)
 		if slices.Contains(w.machine.Hears(), event.Kind) {
