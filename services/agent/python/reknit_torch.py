@@ -378,7 +378,8 @@ def pass_gate(turn, group, states, count, since, shares=False):
     Nobody makes the step if the settings of a state differ among those that hold it, or if some come to share their buffers and others to
     end the step. WrongOrder: this process is outvoted.
     Disagreement: others are, or nobody is in the majority. All come to the same verdict, for it follows from what a second sum shows
-    of each: its numbers, and since which step it has trained.
+    of each: its numbers, and since which step it has trained. The first to raise has the sums of the others cut, so that nobody raises
+    before all have that sum, and nobody is ready to make the step any more who has come to it.
     """
     numbers = {n: -1 - state.settings() if shares else state.settings() for n, state in states.items()}
     words = [0] * 3 * count  # by state: in how many processes it is, the sum of their numbers, and that of the squares
@@ -389,12 +390,14 @@ def pass_gate(turn, group, states, count, since, shares=False):
     group.sum(sums)
     if all(total * total == held * squares for held, total, squares in zip(*[iter(sums.tolist())] * 3)):
         return
+    turn.take_back()
     table = torch.zeros(turn.world, 1 + count, dtype=torch.int64, device=device)
     table[turn.rank, 0] = since
     for n, number in numbers.items():
         table[turn.rank, 1 + n] = number if shares else 1 + number  # zero: it is not here
     group.sum(table.view(-1))
-    turn.take_back()
+    with contextlib.suppress(RuntimeError):  # cut: somebody has been told already, so that all have the table
+        group.sum(torch.zeros(1, device=device))
     raise verdict(turn, table.tolist())
 
 

@@ -353,6 +353,7 @@ def gate(rates, since, plane, rank):
     try:
         reknit_torch.pass_gate(turn, group, states, LAYERS, since[rank])
     except (reknit.WrongOrder, reknit.Disagreement) as error:
+        group.abort()  # as the cluster has it: nobody else may need this process to be told
         return type(error).__name__, getattr(error, "outvoted", None), turn.take_back.called, str(error)
     return "passed", None, turn.take_back.called, ""
 
@@ -382,6 +383,34 @@ class Sums(unittest.TestCase):
         without = ("Disagreement", ["b", "c"])
         self.assertEqual([without, ("WrongOrder", None), ("WrongOrder", None), without], self.at_the_gate(rates, (7, 30, 30, 7)))
         self.assertEqual([("Disagreement", [])] * 4, self.at_the_gate(rates, (7, 7, 30, 30)))
+
+    def at_a_gate_that_is_cut(self, sums):
+        """Returns what is raised in the first of three processes, and what it did, where the second differs and a sum is the last."""
+        did, table = [], torch.tensor([[0, 1], [0, 2], [0, 1]])
+
+        def add_up(tensor):
+            did.append("sum")
+            if did.count("sum") > sums:
+                raise RuntimeError("cut")
+            tensor.copy_(torch.tensor([3, 1, 1]) if did.count("sum") == 1 else table.view(-1))
+
+        turn = unittest.mock.Mock(rank=0, world=3, nodes=list("abc"))
+        turn.take_back.side_effect = lambda: did.append("take back")
+        layer = build(0)
+        states = {0: reknit_state.State(layer, torch.optim.SGD(layer.parameters(), lr=0.1))}
+        with self.assertRaises(Exception) as caught:
+            reknit_torch.pass_gate(turn, unittest.mock.Mock(sum=add_up), states, 1, 0)
+        return caught.exception, did
+
+    def test_nobody_makes_a_step_whose_settings_differ_though_it_is_not_told_who_is_outvoted(self):
+        error, did = self.at_a_gate_that_is_cut(1)
+        self.assertIsInstance(error, RuntimeError)
+        self.assertEqual(["sum", "take back", "sum"], did)
+
+    def test_the_verdict_is_told_where_another_was_told_first(self):
+        error, did = self.at_a_gate_that_is_cut(2)
+        self.assertEqual(["b"], error.outvoted)
+        self.assertEqual(3, did.count("sum"), "all are to have the table before anybody is told")
 
     def test_the_nodes_that_differ_are_named(self):
         (*_, right), (*_, wrong), _ = in_processes(functools.partial(gate, [[(0, 0.1)], [(0, 0.2)], [(0, 0.1)]], (0, 0, 0)), "Plane", 0, 1, 2)
