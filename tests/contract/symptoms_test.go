@@ -42,7 +42,7 @@ func TestEachSymptomIsWhatTheCodeSays(t *testing.T) {
 func TestEachPageThatIsLinkedIsThere(t *testing.T) {
 	link := regexp.MustCompile(`\]\(([^)#:\s]+)(#[^)]*)?\)`)
 	for _, folder := range []string{"", "deploy/", "services/", "services/agent/", "tests/", "tests/bench/", ".github/", "events/"} {
-		for _, name := range []string{"README.md", "settings.md", "troubleshooting.md", "CONTRIBUTING.md"} {
+		for _, name := range []string{"README.md", "features.md", "settings.md", "troubleshooting.md", "CONTRIBUTING.md", "CHANGELOG.md"} {
 			text, err := os.ReadFile("../../" + folder + name)
 			if err != nil {
 				continue

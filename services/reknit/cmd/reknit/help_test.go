@@ -3,6 +3,8 @@ package main
 import (
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +41,35 @@ func TestEachProgramTellsItsVersion(t *testing.T) {
 	})
 	if printed != "planner "+service.Version()+"\n" {
 		t.Errorf("reknit planner --version: %q", printed)
+	}
+}
+
+// deploy/features.md tells for whom each command is. tests/contract holds its other rows to the code.
+func TestThePageOfFeaturesNamesEachCommand(t *testing.T) {
+	page, err := os.ReadFile("../../../../deploy/features.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands []string
+	for _, command := range root().Commands() {
+		if command.HasSubCommands() && command.Name() != "completion" {
+			for _, below := range command.Commands() {
+				commands = append(commands, below.CommandPath())
+			}
+		} else {
+			commands = append(commands, command.CommandPath())
+		}
+	}
+	commands = append(commands, "reknit agent run", "reknit agent serve") // of no parser of cobra's
+	for _, command := range commands {
+		if command != "reknit agent" && !strings.Contains(string(page), "`"+command+"`") {
+			t.Errorf("%s: expected a row of deploy/features.md that tells for whom it is", command)
+		}
+	}
+	for _, match := range regexp.MustCompile("`(reknit [a-z][a-z ]*)`").FindAllSubmatch(page, -1) {
+		if !slices.Contains(commands, string(match[1])) {
+			t.Errorf("deploy/features.md names %s, which is no command", match[1])
+		}
 	}
 }
 
