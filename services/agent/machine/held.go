@@ -1,10 +1,17 @@
 package machine
 
-import "github.com/reknit/reknit/events"
+import (
+	"slices"
+
+	"github.com/reknit/reknit/events"
+)
 
 // held hears why no plan is possible until the world changes. It does not repeat a reason that it knows: a cluster that
-// is held is tried again and again.
+// is held is tried again and again. Another process has the name of a node that is waited for though it has asked for a place.
 func (m *Machine) held(event events.Event, hold events.Hold) {
+	if m.membership == joining && slices.Contains(hold.Awaits, m.settings.Node) {
+		m.do(Look{})
+	}
 	if m.waits.Reason == "" {
 		m.waits.Since = event.Time
 	}

@@ -62,6 +62,20 @@ func TestTheLastStepsBeforeAllStopDoNotEndTheWait(t *testing.T) {
 	n.expect("train under 3")
 }
 
+// One that told a new log of a lost plan is waited for by name, and stood still while another process asked by its name.
+func TestWhoIsWaitedForThoughItAskedForAPlaceLooksWhetherAnotherHasItsName(t *testing.T) {
+	since := "waits since " + now.Format("15:04:05")
+	n := trainingNode(t, 20)
+	isHeld(n, "n2 may live")
+	n.told = nil
+	n.do(n.machine.Join(now, "i2", false))
+	n.told = nil
+	isHeld(n, "n2 may live")
+	n.expect(since + " n2 may live")
+	n.hears(events.ClusterHeld, &events.Hold{Reason: "n1 may live", Awaits: []string{"n1"}})
+	n.expect("look", since+" n1 may live")
+}
+
 // The last of three gave up its step late, took up a plan that the second had ended under meanwhile, and said that training goes on.
 func TestAPlanThatIsTakenUpLateDoesNotEndAHoldThatCameBehindIt(t *testing.T) {
 	n := trainingNode(t, 20)

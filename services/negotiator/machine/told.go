@@ -92,13 +92,14 @@ func (m *Machine) parentOf(generation uint64) string {
 	return m.state.PlanDigest
 }
 
-// toldAndGone returns the nodes that told a log without a plan of one, that may live, and that are not here, by name.
+// toldAndGone returns the nodes that told a log without a plan of one, that may live, and that are not here, by name. Another process
+// that has the name of one is no proof that the one before has ended.
 func (m *Machine) toldAndGone() []string {
 	if m.state.Plan != nil || m.isForgotten() {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(m.state.Recall.Told)), func(node string) bool {
-		return m.state.Joiners[node] != nil || m.state.Gone[node] != ""
+		return m.state.Gone[node] != ""
 	})
 }
 
@@ -121,8 +122,10 @@ func sooner(set, other time.Time) time.Time {
 	return set
 }
 
-// lacksTold notes for whom a log without a plan waits, and until when. It is said again once these are others.
+// lacksTold notes for whom a log without a plan waits, and until when. It is said again once these are others. If one of them comes back,
+// the others have time to come, but no more than that.
 func (m *Machine) lacksTold() {
+	m.state.Recall.Gathers = false
 	nodes, until := m.toldAndGone(), m.state.Recall.Until
 	awaits := nodes[:min(len(nodes), events.MostSilent)]
 	if hold := m.state.Hold; hold.Active && hold.Seconds > 0 && slices.Equal(hold.Awaits, awaits) {
