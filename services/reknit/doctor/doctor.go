@@ -61,14 +61,15 @@ type doctor struct {
 	api      jetstream.JetStream // that is asked
 	js       jetstream.JetStream // the same, once it has answered
 	bus      *bus.Bus
-	names    *overlay.Names // of members of the plan, once they were read
+	names    *overlay.Names  // of members of the plan, once they were read
+	lives    map[string]life // of members of the plan that were asked
 	findings []Finding
 	store    string // folder of NATS' store; empty: that of reknit up, where it is here
 }
 
 // Command is `reknit doctor`.
 func Command() *cobra.Command {
-	d := doctor{names: overlay.NewNames()}
+	d := doctor{names: overlay.NewNames(), lives: map[string]life{}}
 	var asJSON bool
 	command := tell.Command(&cobra.Command{
 		Use: "doctor", Short: "look for what is wrong with an installation, from where a node stands", Long: help,

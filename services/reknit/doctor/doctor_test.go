@@ -150,15 +150,7 @@ func examined(t *testing.T, url string) (findings []string, err error) {
 // examinedIn names a cluster, or none.
 func examinedIn(t *testing.T, url, cluster string) (findings []string, err error) {
 	t.Helper()
-	var printed strings.Builder
-	command := Command()
-	command.SetArgs([]string{"--json", "--nats", url, "--cluster", cluster})
-	command.SetOut(&printed)
-	err = command.ExecuteContext(t.Context())
-	var all []Finding
-	if unread := json.Unmarshal([]byte(printed.String()), &all); unread != nil {
-		t.Fatalf("%v: %v in %q", err, unread, printed.String())
-	}
+	all, err := allIn(t, url, cluster)
 	for _, finding := range all {
 		ofMachine := finding.Check == "disk" && finding.State == warning // its disk is nearly full
 		if finding.State != fine && finding.State != unseen && !ofMachine {
@@ -169,6 +161,20 @@ func examinedIn(t *testing.T, url, cluster string) (findings []string, err error
 		}
 	}
 	return findings, err
+}
+
+// allIn returns all that the command prints.
+func allIn(t *testing.T, url, cluster string) (all []Finding, err error) {
+	t.Helper()
+	var printed strings.Builder
+	command := Command()
+	command.SetArgs([]string{"--json", "--nats", url, "--cluster", cluster})
+	command.SetOut(&printed)
+	err = command.ExecuteContext(t.Context())
+	if unread := json.Unmarshal([]byte(printed.String()), &all); unread != nil {
+		t.Fatalf("%v: %v in %q", err, unread, printed.String())
+	}
+	return all, err
 }
 
 func TestNothingIsFoundWhereAllIsWell(t *testing.T) {

@@ -26,48 +26,52 @@ const dialTimeout = 3 * time.Second
 // mostPeers bounds how many are dialled, or asked to dial.
 const mostPeers = 16
 
-// members are the nodes of the plan in force, but this one.
-func (d *doctor) members(ctx context.Context) (members []events.Member, err error) {
+// members are the nodes of the plan in force, but this one: some of them where there are many, and how many there are.
+func (d *doctor) members(ctx context.Context) (members []events.Member, all int, err error) {
 	last, found, err := d.bus.LastEvent(ctx, events.PlanStream, events.PlanSubject(d.bus.Cluster(), "*"))
 	if err != nil || !found {
-		return nil, err
+		return nil, 0, err
 	}
 	d.names.Take(last)
 	plan, err := events.Open[events.Plan](last)
-	for _, member := range plan.Nodes {
-		if member.Node != d.node.Node && len(members) < mostPeers {
-			members = append(members, member)
-		}
-	}
-	return members, err
+	members = slices.DeleteFunc(plan.Nodes, func(member events.Member) bool { return member.Node == d.node.Node })
+	return members[:min(mostPeers, len(members))], len(members), err
 }
 
 // peers dials members of the plan, and asks each for a sign of life: the kernel takes connections in the name of a frozen process, too.
 func (d *doctor) peers(ctx context.Context) []Finding {
-	members, err := d.members(ctx)
+	members, all, err := d.members(ctx)
 	if err != nil {
 		return found(wrong, "", "%v", err)
 	}
-	looked := make([][]Finding, len(members))
-	var looks sync.WaitGroup
+	dialled := make([]error, len(members))
+	var dials sync.WaitGroup
 	for i, member := range members {
-		looks.Go(func() { looked[i] = peer(member, dial(ctx, member.Address), d.answers(member)) })
+		dials.Go(func() { dialled[i] = dial(ctx, member.Address) })
 	}
-	looks.Wait()
-	if all := slices.Concat(looked...); len(all) > 0 {
-		return all
+	signs := d.signs(members)
+	dials.Wait()
+	reached, answered := 0, 0
+	var findings []Finding
+	for i, member := range members {
+		if dialled[i] == nil {
+			reached++
+		}
+		if signs[member.Node] == lives {
+			answered++
+		}
+		findings = append(findings, peer(member, dialled[i], signs[member.Node])...)
 	}
-	says := tell.Count(len(members), "member", "members") + " of the plan reached from here"
+	says := fmt.Sprintf("looked at %d of %s of the plan: %d reached from here", len(members), tell.Count(all, "other member", "other members"), reached)
 	switch {
-	case len(members) == 0:
+	case all == 0:
+		says = "there is no other member of the plan"
 	case d.kit.API != "":
 		says += "; whether they answer at NATS only the monitor may ask: reknit nodes tells"
-	case len(members) == 1:
-		says += ", and it answers at NATS"
 	default:
-		says += ", and all answer at NATS"
+		says += fmt.Sprintf(", %d answered at NATS", answered)
 	}
-	return found(fine, "", "%s", says)
+	return append(found(fine, "", "%s", says), findings...)
 }
 
 // peer says what is wrong with a member that was dialled, with this error, and asked for a sign of life.
@@ -95,6 +99,24 @@ const (
 	mute              // it is there, and does not answer
 	gone              // nobody answers for its node, or a process of another incarnation does
 )
+
+// signs asks members of the plan for a sign of life, all at once, and none a second time.
+func (d *doctor) signs(members []events.Member) map[string]life {
+	asked := make([]life, len(members))
+	var asks sync.WaitGroup
+	for i, member := range members {
+		if _, known := d.lives[member.Node]; !known {
+			asks.Go(func() { asked[i] = d.answers(member) })
+		}
+	}
+	asks.Wait()
+	for i, member := range members {
+		if _, known := d.lives[member.Node]; !known {
+			d.lives[member.Node] = asked[i]
+		}
+	}
+	return d.lives
+}
 
 // answers asks a member's process for a sign of life. On a secured installation nobody but the monitor may ask.
 func (d *doctor) answers(member events.Member) life {
@@ -129,8 +151,9 @@ func (d *doctor) address(ctx context.Context) []Finding {
 	if d.kit.API != "" {
 		return found(unseen, "", "nobody but the monitor may have others dial a node: reknit links says what it found")
 	}
-	members, err := d.members(ctx)
-	members = slices.DeleteFunc(members, func(member events.Member) bool { return d.answers(member) != lives })
+	asked, _, err := d.members(ctx)
+	signs := d.signs(asked)
+	members := slices.DeleteFunc(asked, func(member events.Member) bool { return signs[member.Node] != lives })
 	switch {
 	case err != nil:
 		return found(wrong, "", "%v", err)
