@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/reknit/reknit/events"
@@ -65,15 +68,30 @@ func (t *tier) takes(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// probe writes a file where parts are to lie, and removes it.
+// probes is how the names begin of files that are written to see whether a folder takes any.
+const probes = ".probe-"
+
+// probe writes a file where parts are to lie, and has it gone before it is written, so that it does not stay if this process is killed. It
+// removes those that stayed before. Another process may do so with this one.
 func probe(folder string) error {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(folder, ".probe-")
+	lies, err := os.ReadDir(folder)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(make([]byte, os.Getpagesize()))
-	return errors.Join(err, file.Close(), os.Remove(file.Name()))
+	for _, entry := range lies {
+		if entry.Type().IsRegular() && strings.HasPrefix(entry.Name(), probes) {
+			_ = os.Remove(filepath.Join(folder, entry.Name())) // the file of another user stays
+		}
+	}
+	file, err := os.CreateTemp(folder, probes)
+	if err != nil {
+		return err
+	}
+	if err = os.Remove(file.Name()); err == nil || errors.Is(err, fs.ErrNotExist) {
+		_, err = file.Write(make([]byte, os.Getpagesize()))
+	}
+	return errors.Join(err, file.Close())
 }

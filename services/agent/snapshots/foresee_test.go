@@ -56,3 +56,26 @@ func TestAFolderThatTakesNoSnapshotIsToldBeforeTheFirstOneIsDue(t *testing.T) {
 		})
 	}
 }
+
+// An agent that was killed while it looked left its file for ever.
+func TestALookIntoAFolderLeavesNoFileAndRemovesThatOfAProcessThatWasKilled(t *testing.T) {
+	folder := t.TempDir()
+	for name, mode := range map[string]os.FileMode{".probe-1": 0, "manifest.json": 0, ".probe-folder": os.ModeDir, "kept": os.ModeDir} {
+		var err error
+		if path := filepath.Join(folder, name); mode.IsDir() {
+			err = os.MkdirAll(path, 0o700)
+		} else {
+			err = os.WriteFile(path, nil, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := probe(folder); err != nil {
+		t.Fatal(err)
+	}
+	lies, err := os.ReadDir(folder)
+	if got := fmt.Sprint(lies); err != nil || got != "[d .probe-folder/ d kept/ - manifest.json]" {
+		t.Errorf("there is %s: %v", got, err)
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/files"
 )
 
 // seen is how far a log came when somebody looked the last time, from this machine. Nothing in the hub tells that: a store that was put
@@ -52,7 +53,7 @@ func (d *doctor) log(ctx context.Context) []Finding {
 	}
 	text, err := json.Marshal(now)
 	if err == nil {
-		err = os.WriteFile(file, text, 0o600)
+		err = files.Replace(file, text, 0o600)
 	}
 	if err != nil {
 		return found(unseen, "", "nothing is remembered of it: %v", err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/reknit/reknit/events"
 	"github.com/reknit/reknit/services/negotiator"
+	"github.com/reknit/reknit/services/reknit/internal/files"
 	"github.com/reknit/reknit/services/reknit/tell"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -80,7 +81,7 @@ func Admission(o AdmissionOptions) error {
 	if err != nil {
 		return err
 	}
-	if err := write(filepath.Join(o.Dir, negotiator.AdmissionFile), text, 0o644); err != nil {
+	if err := files.Replace(filepath.Join(o.Dir, negotiator.AdmissionFile), text, 0o644); err != nil {
 		return err
 	}
 	return i.handPolicy()
@@ -100,7 +101,7 @@ func (i *installation) handPolicy() error {
 	if err != nil {
 		return err
 	}
-	return write(i.path(servicesFolder, "negotiator", negotiator.AdmissionFile), text, 0o600)
+	return files.Replace(i.path(servicesFolder, "negotiator", negotiator.AdmissionFile), text, 0o600)
 }
 
 // policy returns the policy that is to be signed.

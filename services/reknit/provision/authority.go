@@ -17,6 +17,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/reknit/reknit/services/reknit/internal/files"
 )
 
 // Certificates outlive a training job by far, and are renewed whenever a kit is written.
@@ -81,10 +83,10 @@ func newAuthority(file, keyFile string) (*authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := write(keyFile, keyText, 0o600); err != nil {
+	if err := files.Replace(keyFile, keyText, 0o600); err != nil {
 		return nil, err
 	}
-	return &authority{certificate, key, text}, write(file, text, 0o644)
+	return &authority{certificate, key, text}, files.Replace(file, text, 0o644)
 }
 
 // certify makes a key and its certificate, for a server or a client of that name at those names and addresses, in those roles.

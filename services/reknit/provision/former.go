@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/reknit/reknit/services/reknit/internal/files"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -38,5 +39,5 @@ func (i *installation) keepFormer(name, key string) error {
 	if err != nil {
 		return err
 	}
-	return write(i.path(operatorFolder, formerFile), data, 0o600)
+	return files.Replace(i.path(operatorFolder, formerFile), data, 0o600)
 }

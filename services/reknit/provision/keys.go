@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/nats-io/nkeys"
+
+	"github.com/reknit/reknit/services/reknit/internal/files"
 )
 
 // keyAt returns the key whose seed is in a file, a new one where there is no file.
@@ -32,7 +33,7 @@ func keyAt(file string, create func() (nkeys.KeyPair, error)) (nkeys.KeyPair, er
 	if seed, err = key.Seed(); err != nil {
 		return nil, err
 	}
-	return key, write(file, seed, 0o600)
+	return key, files.Replace(file, seed, 0o600)
 }
 
 func public(key nkeys.KeyPair) string {
@@ -41,18 +42,6 @@ func public(key nkeys.KeyPair) string {
 		panic(err) // it was made, or read from a seed, a moment ago
 	}
 	return name
-}
-
-// write replaces a file at once, so that nobody reads a half of it.
-func write(file string, data []byte, mode fs.FileMode) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	next := file + ".next"
-	if err := os.WriteFile(next, data, mode); err != nil {
-		return err
-	}
-	return os.Rename(next, file)
 }
 
 func readRevoked(file string) (map[string]int64, error) {
@@ -87,5 +76,5 @@ func (i *installation) endBefore(key string, then time.Time) error {
 	if err != nil {
 		return err
 	}
-	return write(i.path(operatorFolder, "revoked.json"), data, 0o600)
+	return files.Replace(i.path(operatorFolder, "revoked.json"), data, 0o600)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/reknit/reknit/services/agent/mtls"
+	"github.com/reknit/reknit/services/reknit/internal/files"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/shared/bus"
 )
@@ -42,7 +43,7 @@ func writeIdentity(folder string, identity bus.Identity) error {
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(folder, bus.IdentityFile), about, 0o600)
+	return files.Replace(filepath.Join(folder, bus.IdentityFile), about, 0o600)
 }
 
 // writeKit writes what somebody connects with, who knows the keys of all.
@@ -86,7 +87,7 @@ func (i *installation) writeKit(role, name string, all bus.Identity) error {
 	for file, data := range map[string][]byte{
 		bus.CredentialsFile: credentials, "environment": i.environment(role, folder, public(key)),
 	} {
-		if err := write(filepath.Join(folder, file), data, 0o600); err != nil {
+		if err := files.Replace(filepath.Join(folder, file), data, 0o600); err != nil {
 			return err
 		}
 	}

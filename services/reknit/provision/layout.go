@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/reknit/reknit/services/reknit/internal/files"
 )
 
 // Ports of the servers, beside that for clients.
@@ -56,7 +58,7 @@ func (i *installation) settle() error {
 	if data, err = json.MarshalIndent(layout{i.Cluster, i.Port, i.Hosts, i.Servers, i.leaves}, "", "  "); err != nil {
 		return err
 	}
-	return write(file, data, 0o600)
+	return files.Replace(file, data, 0o600)
 }
 
 // url is where a role finds NATS: nodes of a site at the server of the site, everybody else at all the others.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/nats-io/jwt/v2"
 
+	"github.com/reknit/reknit/services/reknit/internal/files"
 	"github.com/reknit/reknit/shared/bus"
 )
 
@@ -59,7 +60,7 @@ func (i *installation) writeServers() error {
 	if err != nil {
 		return err
 	}
-	return write(i.path(operatorFolder, "accounts.json"), tokens, 0o600)
+	return files.Replace(i.path(operatorFolder, "accounts.json"), tokens, 0o600)
 }
 
 // writeLeaves writes what the servers of sites need beside their kits.
@@ -97,7 +98,7 @@ func (i *installation) writeServer(folder, name string, settings map[string]any)
 		if err := template.Must(template.ParseFS(configuration, file+".tmpl")).Execute(&text, settings); err != nil {
 			return err
 		}
-		if err := write(filepath.Join(folder, file), text.Bytes(), 0o600); err != nil {
+		if err := files.Replace(filepath.Join(folder, file), text.Bytes(), 0o600); err != nil {
 			return err
 		}
 	}
@@ -111,7 +112,7 @@ func writeCertificate(by *authority, folder, prefix, name string, hosts []string
 		return err
 	}
 	for file, data := range map[string][]byte{"certificate.pem": certificate, "key.pem": key, "ca.pem": by.text} {
-		if err := write(filepath.Join(folder, prefix+file), data, 0o600); err != nil {
+		if err := files.Replace(filepath.Join(folder, prefix+file), data, 0o600); err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"syscall"
 
+	"github.com/reknit/reknit/services/reknit/internal/files"
 	"github.com/reknit/reknit/services/reknit/processes"
 )
 
@@ -28,7 +29,7 @@ func (o options) freePort() (int, error) {
 		return 0, fmt.Errorf("--port: %w", err)
 	}
 	port := listener.Addr().(*net.TCPAddr).Port
-	if err := errors.Join(listener.Close(), os.WriteFile(kept, []byte(strconv.Itoa(port)), 0o644)); err != nil {
+	if err := errors.Join(listener.Close(), files.Replace(kept, []byte(strconv.Itoa(port)), 0o644)); err != nil {
 		return 0, fmt.Errorf("--dir: the port is not kept: %w", err)
 	}
 	return port, nil
@@ -47,7 +48,7 @@ func (o options) pageAddress() (string, error) {
 	if err != nil || o.page != auto {
 		return address, err
 	}
-	if err := os.WriteFile(kept, []byte(address), 0o644); err != nil {
+	if err := files.Replace(kept, []byte(address), 0o644); err != nil {
 		return "", fmt.Errorf("--dir: the address of the page is not kept: %w", err)
 	}
 	return address, nil

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/reknit/reknit/events"
+	"github.com/reknit/reknit/services/reknit/internal/files"
 	"github.com/reknit/reknit/services/reknit/permission"
 	"github.com/reknit/reknit/services/reknit/provision"
 )
@@ -152,7 +153,7 @@ func (o options) remember() error {
 	}
 	text, err := json.MarshalIndent(known, "", "  ")
 	if err == nil {
-		err = os.WriteFile(o.memoryFile(), text, 0o600)
+		err = files.Replace(o.memoryFile(), text, 0o600)
 	}
 	return err
 }
@@ -198,9 +199,9 @@ func (s secret) pageToken() (string, error) {
 		return token, nil
 	}
 	kept, err := os.ReadFile(s.pageTokenFile())
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(kept) == 0 { // an empty one, of a process that was killed, lets everybody in
 		kept = []byte(rand.Text())
-		err = os.WriteFile(s.pageTokenFile(), kept, 0o600)
+		err = files.Replace(s.pageTokenFile(), kept, 0o600)
 	}
 	if err != nil {
 		return "", fmt.Errorf("--dir: the token of the page: %w", err)

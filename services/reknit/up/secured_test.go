@@ -107,6 +107,19 @@ func TestASecuredClusterLetsInWhoHasAKitAndGoesOnWithTheSameKeys(t *testing.T) {
 	stop()
 }
 
+// A process that was killed before it wrote the token left an empty file, and the page was open to everybody.
+func TestAnEmptyFileIsNoTokenOfThePage(t *testing.T) {
+	t.Setenv("REKNIT_PAGE_TOKEN", "")
+	s := secret{folder: t.TempDir()}
+	if err := os.WriteFile(s.pageTokenFile(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	token, err := s.pageToken()
+	if kept, unread := os.ReadFile(s.pageTokenFile()); err != nil || unread != nil || token == "" || string(kept) != token {
+		t.Errorf("the token is %q, and %q is kept: %v, %v", token, kept, err, unread)
+	}
+}
+
 func TestASecuredClusterIsNotStartedWithoutItsKeysNorAnOpenOneWithKeys(t *testing.T) {
 	open, secured := t.TempDir(), t.TempDir()
 	for _, folder := range []string{filepath.Join(open, "nats"), filepath.Join(secured, "secret")} {
