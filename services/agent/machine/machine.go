@@ -49,15 +49,15 @@ type Machine struct {
 
 	membership    membership
 	incarnation   string
-	claimable     uint64        // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
-	counts        map[int]bool  // by unit: what counts of that state; nil: all of it
-	trained       *committed    // that plan; nil where it is not known
-	reason        string        // why it was given up
-	replaced      bool          // since it was given up a plan does without it
-	jobComplete   bool          // nobody needs what this node holds
-	tookBack      bool          // its name from another process, and has adopted no plan since
-	outdone       uint64        // generation of the newest plan that has another process train by this node's name; zero: none has
-	leave         *events.Leave // asked for, and not refused
+	claimable     uint64         // generation of the plan that the trainer's state belongs to; zero: nothing may be claimed
+	counts        map[int]uint64 // by unit: the step at which that state counts, or eachStep; nil: all of it counts
+	trained       *committed     // that plan; nil where it is not known
+	reason        string         // why it was given up
+	replaced      bool           // since it was given up a plan does without it
+	jobComplete   bool           // nobody needs what this node holds
+	tookBack      bool           // its name from another process, and has adopted no plan since
+	outdone       uint64         // generation of the newest plan that has another process train by this node's name; zero: none has
+	leave         *events.Leave  // asked for, and not refused
 	leaveAsked    time.Time
 	leavesRefused int // tells a leave from its repeat
 

@@ -302,7 +302,7 @@ func (m *Machine) told(result Told) {
 
 // claim adds what counts of claims that were trained under the plan of a generation.
 func (m *Machine) claim(consent *events.Consent, claims []events.Claim, trained uint64) {
-	consent.Claims = slices.DeleteFunc(claims, func(claim events.Claim) bool { return !m.countsNow(claim.Unit) })
+	consent.Claims = slices.DeleteFunc(claims, func(claim events.Claim) bool { return !m.countsNow(claim.Unit, claim.Step) })
 	if len(consent.Claims) > 0 {
 		consent.Trained = trained
 	}

@@ -41,6 +41,21 @@ func TestANodeThatComesBackTellsAsAMemberOnlyWhatThePlanCounted(t *testing.T) {
 	}
 }
 
+// Seed 94459: the others died before they had made a step under that plan, and the new script was the only one that had what they trained.
+func TestANewScriptTellsAsAMemberWhatTheLastOneLeftAtThePlansStep(t *testing.T) {
+	for resume, expects := range map[uint64]string{15: "1 holdings", 14: "1 holdings", 16: "0 holdings"} {
+		n := newNode(t, func(s *Settings) { s.Trained = 4 })
+		n.holds = []events.Holding{{Units: events.Range{End: 2}, Steps: []uint64{15, 14}}}
+		n.stands(0) // it has made no step itself
+		without := plan(5, resume, "n2")
+		without.Nodes = append(without.Nodes, members("n1")...)
+		n.commits(without)
+		n.told = nil
+		n.hears(events.NegotiationOpened, opening("next", 6, true, "n1", "n2"))
+		n.expect("tell holdings", fmt.Sprintf("say negotiation.consented next true at %d: %s", resume, expects))
+	}
+}
+
 func migrationFrom(giver string) events.Migration {
 	transfer := events.Transfer{Unit: 1, To: "n2", Bytes: 4, Sources: []events.Source{{Node: giver, Shards: events.Range{End: 4}}}}
 	return events.Migration{ShardBytes: 1, Transfers: []events.Transfer{transfer}}
