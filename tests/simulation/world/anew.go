@@ -43,7 +43,7 @@ func (w *World) checkAnew(plan *events.Plan) {
 
 // mayBeginAnew reports whether there are enough nodes for the plan that follows a reset, and what they are to begin from.
 func (w *World) mayBeginAnew() bool {
-	return w.scripts() >= max(w.startNodes, w.job.Stages.Min) && (!w.reset.Snapshots || w.hasSnapshot())
+	return w.scripts(nil) >= max(w.startNodes, w.job.Stages.Min) && (!w.reset.Snapshots || w.hasSnapshot())
 }
 
 // wholeSnapshot returns the newest snapshot that counts and that some of the nodes can read as a whole.

@@ -29,7 +29,7 @@ func (w *World) recoverable() bool {
 	if w.undecided {
 		return false
 	}
-	return w.scripts() >= max(1, w.job.Stages.Min) && (whole || w.hasSnapshot()) && !w.lacksNodes()
+	return w.scripts(nil) >= max(1, w.job.Stages.Min) && (whole || w.hasSnapshot()) && !w.lacksNodes()
 }
 
 // wholeStep returns the newest step of which some of the living processes hold all units.

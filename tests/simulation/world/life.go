@@ -126,7 +126,16 @@ func (w *World) teller() *process {
 // does after a stop, where fewer were started again.
 func (w *World) lacksNodes() bool {
 	waits := w.stopped || w.wiped && w.hub.heard[w.hub.Plans] == 0 && w.teller() == nil
-	return waits && w.scripts() < w.startNodes && strings.HasPrefix(w.heldFor, "waiting for more nodes")
+	return waits && w.awaitsNodes(nil)
+}
+
+// awaitsFirst reports whether a plan that begins anew rightly waits for a node that is not heard, and the log said so: the others are fewer
+// than the user wants for a first plan.
+func (w *World) awaitsFirst(node *node) bool { return w.reset != nil && w.awaitsNodes(node) }
+
+// awaitsNodes reports whether fewer scripts live, but for those of one node, than a first plan waits for, and the log said so.
+func (w *World) awaitsNodes(but *node) bool {
+	return w.scripts(but) < w.startNodes && strings.HasPrefix(w.heldFor, "waiting for more nodes")
 }
 
 // beginAnew begins the judge's books anew, behind so many plans. The ledger goes on: whatever was trained since those is undone.

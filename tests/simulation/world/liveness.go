@@ -103,6 +103,9 @@ func (w *World) othersGoOn(fault string) {
 			return
 		}
 	}
+	if w.awaitsFirst(node) {
+		return
+	}
 	all, _ := w.wholeStep(func(*process) bool { return true })
 	others, whole := w.wholeStep(func(p *process) bool { return p.node != node })
 	if whole && others+apart >= all {
@@ -188,11 +191,11 @@ func (w *World) whatIsMissing(beyond uint64, but *node) string {
 	return ""
 }
 
-// scripts is how many processes live that can train.
-func (w *World) scripts() int {
+// scripts is how many processes live that can train, but for those of one node.
+func (w *World) scripts(but *node) int {
 	scripts := 0
 	for _, n := range w.nodes {
-		if n.process != nil && n.process.stands == nil {
+		if n != but && n.process != nil && n.process.stands == nil {
 			scripts++
 		}
 	}
