@@ -10,11 +10,11 @@ import (
 	"github.com/reknit/reknit/shared/bus"
 )
 
-// plan is one that a negotiator commits.
-func (p *place) plan(generation uint64) events.Event {
+// plan is one that a negotiator commits, then by its own clock.
+func (p *place) plan(then time.Time, generation uint64) events.Event {
 	node := p.key("n2")
 	layers := events.Range{First: 0, End: 2}
-	return events.Speaker{Source: "/negotiator", Cluster: cluster}.First(time.Now(), "decision", events.PlanCommitted, fmt.Sprint(generation),
+	return events.Speaker{Source: "/negotiator", Cluster: cluster}.First(then, "decision", events.PlanCommitted, fmt.Sprint(generation),
 		&events.Plan{
 			Cluster: cluster, Generation: generation, Parent: "sha256:parent", Policy: "repipeline", Nodes: []events.Member{{Node: node}},
 			Pipelines: []events.Pipeline{{MicroBatches: 1, Stages: []events.Stage{{Node: node, Layers: layers}}}},
@@ -24,16 +24,17 @@ func (p *place) plan(generation uint64) events.Event {
 
 // TestWhatAFormerKeySignedIsReadAsFarAsItWasLoggedBeforeItsRevocation has a negotiator commit a plan before its key is replaced. The server
 // is not told of that, so that a thief commits another with the key of before. Whoever starts with a kit of now reads the first and not
-// the second, and the third, of the new key. Whoever is connected since before hears the third, too.
+// the second, and the third, of the new key. Whoever is connected since before hears the third, too. The hub's time counts: the first plan
+// says that it is of after the revocation, and the thief's that it is of before.
 func TestWhatAFormerKeySignedIsReadAsFarAsItWasLoggedBeforeItsRevocation(t *testing.T) {
 	p := open(t)
 	negotiator := p.connect("negotiator")
 	if err := negotiator.Provision(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	say := func(by *bus.Bus, generation uint64) {
+	say := func(by *bus.Bus, ahead time.Duration, generation uint64) {
 		t.Helper()
-		if _, err := by.Publish(t.Context(), p.plan(generation)); err != nil {
+		if _, err := by.Publish(t.Context(), p.plan(time.Now().Add(ahead), generation)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -45,11 +46,11 @@ func TestWhatAFormerKeySignedIsReadAsFarAsItWasLoggedBeforeItsRevocation(t *test
 			t.Fatal(err)
 		}
 	}
-	say(negotiator, 1)
+	say(negotiator, time.Hour, 1)
 	thief := p.connectWith(p.url, p.stolen("negotiator"))
 	p.provision(provision.Options{Institution: "alpha", Revoke: []string{"negotiator"}})
-	say(thief, 2)
-	say(p.connect("negotiator"), 3)
+	say(thief, -time.Hour, 2)
+	say(p.connect("negotiator"), 0, 3)
 	for _, name := range []string{"n1", "user", "planner"} {
 		reader := p.connect(name)
 		for generation, read := range map[uint64]bool{1: true, 2: false, 3: true} {
