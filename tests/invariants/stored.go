@@ -13,10 +13,7 @@ var Stored = Invariant{"training goes back to the newest snapshot that members c
 		if change.plan.Snapshot == "" {
 			continue
 		}
-		whole := change.snapshots()
-		for _, differ := range log.differing(change) {
-			delete(whole, differ)
-		}
+		whole := change.snapshots(log.misread(change))
 		if i > 0 {
 			whole = counted(whole, change.plan.Parent, log.changes[i-1].plan.ResumeStep)
 		}
@@ -43,20 +40,28 @@ type snapshot struct {
 
 func key(s events.Snapshot) snapshot { return snapshot{s.Step, s.Plan} }
 
-// differing are those of which readers offered different bytes in an attempt at a change, and nobody could tell which were right.
-func (l *Log) differing(change change) (differ []snapshot) {
-	tried := map[string]*events.Schedule{}
+// misread are the snapshots, by reader, of which readers offered different bytes in an attempt at a change, and nobody could tell which were
+// right. Others may read such a snapshot.
+func (l *Log) misread(change change) map[string]map[snapshot]bool {
+	tried, misread := map[string]snapshot{}, map[string]map[snapshot]bool{}
 	for _, schedule := range said[*events.Schedule](l, events.Scheduled) {
 		if schedule.Plan.Generation == change.plan.Generation {
-			tried[schedule.Negotiation] = schedule
+			tried[schedule.Negotiation] = snapshot{schedule.StopStep, schedule.Plan.Snapshot}
 		}
 	}
 	for _, failure := range said[*events.Failure](l, events.RestorationFailed) {
-		if schedule := tried[failure.Negotiation]; schedule != nil && failure.Node == "" && len(failure.Givers) > 0 {
-			differ = append(differ, snapshot{schedule.StopStep, schedule.Plan.Snapshot})
+		from, isOf := tried[failure.Negotiation]
+		if !isOf || failure.Node != "" {
+			continue
+		}
+		for _, giver := range failure.Givers {
+			if misread[giver] == nil {
+				misread[giver] = map[snapshot]bool{}
+			}
+			misread[giver][from] = true
 		}
 	}
-	return differ
+	return misread
 }
 
 // counted are those that were not undone: of the plan before, or not beyond the step from which it went on.
@@ -65,11 +70,14 @@ func counted(whole map[snapshot]bool, before string, resumed uint64) map[snapsho
 	return whole
 }
 
-// snapshots are those of which members can together read all units.
-func (c change) snapshots() map[snapshot]bool {
+// snapshots are those of which members can together read all units, without what they misread.
+func (c change) snapshots(misread map[string]map[snapshot]bool) map[snapshot]bool {
 	units, whole := map[snapshot]map[int]bool{}, map[snapshot]bool{}
-	for _, consent := range c.consents {
+	for node, consent := range c.consents {
 		for _, s := range consent.Snapshots {
+			if misread[node][key(s)] {
+				continue
+			}
 			if units[key(s)] == nil {
 				units[key(s)] = map[int]bool{}
 			}
