@@ -40,6 +40,7 @@ type snapshots struct {
 	under  string // digest of that plan
 	last   uint64 // step of which that was told last
 
+	due     retention.ID      // that was captured last, where there was a tier for it
 	failing map[string]string // by tier: what keeps this node from writing to it, as it told
 }
 
@@ -47,11 +48,17 @@ type snapshots struct {
 const mostTold = events.MostSnapshots
 
 // captureDue has the units captured that are due at the step which the trainer has just completed. A node whose step is
-// to be abandoned has more pressing things to do.
+// to be abandoned has more pressing things to do. A trainer that gave up the next step stands at the same one again: who writes what may be
+// another then, and a part is told once (seed 98219).
 func (m *Machine) captureDue() {
 	if m.plan == nil || m.awaited > 0 || m.done <= m.plan.plan.ResumeStep {
 		return
 	}
+	due := retention.ID{Step: m.done, Plan: m.plan.digest}
+	if m.snapshots.due == due {
+		return
+	}
+	m.snapshots.due = due
 	m.capture(false, func(tier Tier) bool { return m.done%tier.Every == 0 })
 }
 

@@ -26,6 +26,22 @@ func TestASnapshotIsTakenOfEveryStepThatIsDueBeforeTrainingGoesOn(t *testing.T) 
 	n.expect("train under 3", "capture at 14: disk [{0 2}]", "train under 3")
 }
 
+// Its part was told twice, with other units: the other holders write since those of who was silent (seed 98219).
+func TestAStepAtWhichTheTrainerStandsAgainIsNotCapturedAgain(t *testing.T) {
+	n := trainingNode(t, 11, keepsSnapshots)
+	n.stands(12)
+	n.expect("capture at 12: disk [{0 2}] remote [{0 1}]", "train under 3")
+	n.hears(events.SnapshotOverdue, &events.OverdueSnapshot{Tier: RemoteTier, Step: 8, Plan: n.machine.plan.digest, Units: []events.Range{{First: 1, End: 2}}})
+	n.stands(12)
+	n.expect("train under 3")
+	n.stands(13)
+	n.stands(14)
+	n.stands(15)
+	n.stands(16)
+	n.expect("train under 3", "capture at 14: disk [{0 2}]", "train under 3", "train under 3",
+		"capture at 16: disk [{0 2}] remote [{0 1} {1 2}]", "train under 3")
+}
+
 func TestTheStepThatAPlanResumesAtIsNotCaptured(t *testing.T) {
 	n := newNode(t, keepsSnapshots)
 	n.commits(plan(3, 12, "n1", "n2"))
