@@ -5,6 +5,7 @@ SHELL := bash
 MODULES := $(shell sed -n 's|^[[:space:]]*\./||p' go.work)
 COMMANDS := $(dir $(wildcard services/*/cmd/*/main.go))
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK := go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 SEEDS ?= 20
 FIRST ?= 1
@@ -237,6 +238,15 @@ lint: ## run the linters of .golangci.yml
 .PHONY: lint-tool
 lint-tool:
 	$(GOLANGCI) version
+
+.PHONY: vulnerabilities
+vulnerabilities: ## look for code with a known vulnerability that some program calls (govulncheck; its data are at vuln.go.dev)
+	$(GOVULNCHECK) work
+
+# The checks of a release ask first whether its data can be had: only then it tells of when they are.
+.PHONY: vulnerability-data
+vulnerability-data:
+	$(GOVULNCHECK) -version | grep 'DB updated'
 
 .PHONY: tidy
 tidy: ## bring every go.mod and go.sum up to date
