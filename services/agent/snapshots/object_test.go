@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"gocloud.dev/blob/fileblob"
 
@@ -19,9 +20,10 @@ import (
 // shelf is a folder with one part, of one unit, as a node wrote it.
 type shelf struct {
 	*testing.T
-	tier   *tier
-	id     retention.ID
-	folder string
+	tier    *tier
+	id      retention.ID
+	folder  string
+	history retention.History
 }
 
 func newShelf(t *testing.T) *shelf {
@@ -33,7 +35,8 @@ func newShelf(t *testing.T) *shelf {
 	}
 	t.Cleanup(func() { bucket.Close() })
 	id := retention.ID{Step: 7, Plan: events.Digest([]byte("plan"))}
-	s := &shelf{t, &tier{bucket: bucket, most: 1 << 20, mostUnits: 1, lies: folder}, id, folder}
+	s := &shelf{t, &tier{bucket: bucket, most: 1 << 20, mostUnits: 1, lies: folder}, id, folder,
+		retention.History{Plan: id.Plan, Logged: time.Unix(7, 0)}}
 	s.tier.sign = func(text []byte) string { return "signed " + events.Digest(text) }
 	s.tier.verify = func(_ context.Context, written Manifest, text []byte) error {
 		if written.Signature != s.tier.sign(text) {
@@ -42,7 +45,7 @@ func newShelf(t *testing.T) *shelf {
 		return nil
 	}
 	part := Part{ID: s.id, ConsumedSamples: 70, Units: []Unit{{Unit: 0, Data: content(0, 7)}}}
-	if err := s.tier.put(t.Context(), part, "n1", retention.History{}); err != nil {
+	if err := s.tier.put(t.Context(), part, "n1", s.history); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -100,7 +103,8 @@ func TestAManifestCountsAsItsWriterSignedIt(t *testing.T) {
 
 func TestNobodyElseReadsWhatLiesInTheFolder(t *testing.T) {
 	s := newShelf(t)
-	for _, name := range []string{manifestName, "unit-0"} {
+	mark := filepath.Join("..", "..", markOf(retention.Begun{Plan: s.history.Plan, Logged: s.history.Logged}))
+	for _, name := range []string{manifestName, "unit-0", mark} {
 		about, err := os.Stat(s.at(name))
 		if err != nil || about.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", name, about.Mode(), err)

@@ -121,7 +121,7 @@ func (t *tier) mark(ctx context.Context, history retention.History) error {
 	if history.Logged.IsZero() || t.marked == history.Plan {
 		return nil
 	}
-	if err := t.bucket.WriteAll(ctx, markOf(retention.Begun{Plan: history.Plan, Logged: history.Logged}), nil, nil); err != nil {
+	if err := t.writeFile(ctx, markOf(retention.Begun{Plan: history.Plan, Logged: history.Logged}), nil); err != nil {
 		return err
 	}
 	t.marked = history.Plan
