@@ -23,25 +23,21 @@ import (
 // Config is the monitor's environment.
 type Config struct {
 	service.Common
-	PulseEvery       time.Duration `env:"REKNIT_PULSE_EVERY" envDefault:"500ms" unit:"duration" is:"over=0" reason:"assumed between two heartbeats until a node's own are known"`
-	Pause            time.Duration `env:"REKNIT_DETECTOR_PAUSE" envDefault:"2500ms" unit:"duration" is:"over=0" reason:"a garbage collection or a retransmission on a slow link may take it; with it a silent node is lost after 4.4 s"`
-	LeastTimeout     time.Duration `env:"REKNIT_DETECTOR_LEAST" envDefault:"2s" unit:"duration" is:"over=0" reason:"shorter pauses are common on shared hosts"`
-	GreatestTimeout  time.Duration `env:"REKNIT_DETECTOR_GREATEST" envDefault:"10s" unit:"duration" is:"over=0" reason:"training stands still for it when a whole host vanishes"`
-	SiteFor          time.Duration `env:"REKNIT_DETECTOR_SITE" envDefault:"60s" unit:"duration" is:"over=0" reason:"most cuts of a site's way to the others are over by then; for so long nobody of a silent site is given up"`
-	StalledFor       time.Duration `env:"REKNIT_DETECTOR_STALLED" envDefault:"30s" unit:"duration" is:"over=0" reason:"the most that a process is waited for whose host lives; how long follows from the stalls that ended by themselves"`
-	CorrelatedFor    time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" is:"over=0" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
-	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
-	LinkEvery        time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction for each 64 nodes: 256 KiB a second of all of them"`
-	LinkBytes        int           `env:"REKNIT_LINK_PROBE_BYTES" envDefault:"262144" unit:"bytes" is:"min=1,max=8388608" reason:"2 ms at 1 Gbit/s, enough to tell links apart and too little to disturb training"`
-	PageAddress      string        `env:"REKNIT_PAGE_ADDRESS" unit:"host:port" reason:"of the page that shows the cluster live; off by default, as it tells whoever reaches it what there is"`
-	PageToken        string        `env:"REKNIT_PAGE_TOKEN" unit:"characters" is:"min=16" reason:"that the page's link must hold; needed where everything is secured"`
-	LinkSignificance float64       `env:"REKNIT_LINK_SIGNIFICANCE" envDefault:"0.25" unit:"relative change" is:"over=0" reason:"a smaller change of a link is not told, and no plan counts it"`
+	Pause           time.Duration `env:"REKNIT_DETECTOR_PAUSE" envDefault:"2500ms" unit:"duration" is:"over=0" reason:"a garbage collection or a retransmission on a slow link may take it; with it a silent node is lost after 4.4 s"`
+	GreatestTimeout time.Duration `env:"REKNIT_DETECTOR_GREATEST" envDefault:"10s" unit:"duration" is:"over=0" reason:"training stands still for it when a whole host vanishes"`
+	SiteFor         time.Duration `env:"REKNIT_DETECTOR_SITE" envDefault:"60s" unit:"duration" is:"over=0" reason:"most cuts of a site's way to the others are over by then; for so long nobody of a silent site is given up"`
+	StalledFor      time.Duration `env:"REKNIT_DETECTOR_STALLED" envDefault:"30s" unit:"duration" is:"over=0" reason:"the most that a process is waited for whose host lives; how long follows from the stalls that ended by themselves"`
+	CorrelatedFor   time.Duration `env:"REKNIT_DETECTOR_CORRELATED" envDefault:"15s" unit:"duration" is:"over=0" reason:"a hub of three servers came back within 8.3 s of kill -9; silence of most nodes for longer is believed"`
+	HoursPerFailure float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
+	LinkEvery       time.Duration `env:"REKNIT_LINK_PROBE_EVERY" envDefault:"1s" unit:"duration, 0 for never" reason:"one direction for each 64 nodes: 256 KiB a second of all of them"`
+	PageAddress     string        `env:"REKNIT_PAGE_ADDRESS" unit:"host:port" reason:"of the page that shows the cluster live; off by default, as it tells whoever reaches it what there is"`
+	PageToken       string        `env:"REKNIT_PAGE_TOKEN" unit:"characters" is:"min=16" reason:"that the page's link must hold; needed where everything is secured"`
 }
 
 // Validate says what the tags cannot.
 func (c Config) Validate() error {
-	if c.GreatestTimeout < c.LeastTimeout {
-		return fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least REKNIT_DETECTOR_LEAST, %v, got %v", c.LeastTimeout, c.GreatestTimeout)
+	if least := machine.Defaults(c.Cluster).Detector.FloorSeconds; c.GreatestTimeout.Seconds() < least {
+		return fmt.Errorf("REKNIT_DETECTOR_GREATEST: expected at least %v s, the least timeout, got %v", least, c.GreatestTimeout)
 	}
 	return nil
 }
@@ -49,12 +45,10 @@ func (c Config) Validate() error {
 func (c Config) settings() machine.Settings {
 	settings := machine.Defaults(c.Cluster)
 	detector := &settings.Detector
-	detector.PulseSeconds, detector.PauseSeconds = c.PulseEvery.Seconds(), c.Pause.Seconds()
-	detector.FloorSeconds, detector.CapSeconds = c.LeastTimeout.Seconds(), c.GreatestTimeout.Seconds()
+	detector.PauseSeconds, detector.CapSeconds = c.Pause.Seconds(), c.GreatestTimeout.Seconds()
 	detector.SiteSeconds, detector.StalledSeconds = c.SiteFor.Seconds(), c.StalledFor.Seconds()
 	detector.CorrelatedSeconds, detector.TickSeconds = c.CorrelatedFor.Seconds(), tickEvery.Seconds()
-	settings.PriorSeconds, settings.Untold.Share = c.HoursPerFailure*3600, c.LinkSignificance
-	settings.LinkSeconds, settings.LinkBytes = c.LinkEvery.Seconds(), c.LinkBytes
+	settings.PriorSeconds, settings.LinkSeconds = c.HoursPerFailure*3600, c.LinkEvery.Seconds()
 	return settings
 }
 

@@ -16,14 +16,22 @@ import (
 // Config is the negotiator's environment.
 type Config struct {
 	service.Common
-	StartNodes       int           `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" is:"min=1" reason:"the first plan waits for so many of one job, that which most who wait train"`
-	AnswerTimeout    time.Duration `env:"REKNIT_ANSWER_TIMEOUT" envDefault:"5s" unit:"duration" is:"over=0" reason:"an agent answers within milliseconds of work or between two steps; the rest is slack for a busy host. Three steps of the plan in force are waited for at least"`
-	TransferTimeout  time.Duration `env:"REKNIT_TRANSFER_TIMEOUT" envDefault:"5m" unit:"duration" is:"over=0" reason:"a transfer that takes longer, and three times as long as predicted, is planned anew over the links that remain"`
-	PreCopySteps     float64       `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
-	TransferAttempts int           `env:"REKNIT_TRANSFER_ATTEMPTS" envDefault:"5" unit:"negotiations" is:"min=1" reason:"a transfer that failed so often in a row will not succeed by itself: the cluster holds"`
-	Admission        string        `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"admission.json in the kit, and without a kit none: everybody may join. It is the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others. The next version that is signed there counts within a second"`
-	HoursPerFailure  float64       `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
+	StartNodes      int     `env:"REKNIT_START_NODES" envDefault:"1" unit:"nodes" is:"min=1" reason:"the first plan waits for so many of one job, that which most who wait train"`
+	PreCopySteps    float64 `env:"REKNIT_PRECOPY_STEPS" envDefault:"1" unit:"steps" reason:"a move expected to take longer than so many steps is made while training goes on; 0: every move"`
+	Admission       string  `env:"REKNIT_ADMISSION" unit:"path of a file" reason:"admission.json in the kit, and without a kit none: everybody may join. It is the signed policy of reknit provision admission, which lists who may, and how many institutions must approve of others. The next version that is signed there counts within a second"`
+	HoursPerFailure float64 `env:"REKNIT_NODE_HOURS_PER_FAILURE" envDefault:"24" unit:"hours" is:"over=0" reason:"expected time to a node's failure before any was seen; spot instances live about a day"`
 }
+
+const (
+	// answerTimeout is how long a member has to answer: an agent does within milliseconds of work or between two steps, and the rest is
+	// slack for a busy host. Three steps of the plan in force are waited for at least.
+	answerTimeout = 5 * time.Second
+	// transferTime is how long a transfer has. One that takes longer, and three times as long as predicted, is planned anew over the
+	// links that remain.
+	transferTime = 5 * time.Minute
+	// attemptsLimit is how many transfers may fail in a row: so many do not succeed by themselves, and the cluster holds.
+	attemptsLimit = 5
+)
 
 // holdTime is after how long a cluster that can do nothing is tried again; each further wait is twice as long, up to
 // half an hour.
@@ -72,8 +80,8 @@ func (c Config) settings(policy *policyFile) (machine.Settings, error) {
 	}
 	return machine.Settings{
 		Admission: admission,
-		Cluster:   c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: c.AnswerTimeout, TransferTime: c.TransferTimeout,
-		FailuresPrior: 1 / (c.HoursPerFailure * 3600), AttemptsLimit: c.TransferAttempts,
+		Cluster:   c.Cluster, StartNodes: c.StartNodes, AnswerTimeout: answerTimeout, TransferTime: transferTime,
+		FailuresPrior: 1 / (c.HoursPerFailure * 3600), AttemptsLimit: attemptsLimit,
 		PreCopySteps: c.PreCopySteps, HoldTime: holdTime,
 	}, nil
 }

@@ -94,9 +94,9 @@ func (c *cluster) watch(url string) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	config := monitor.Config{
-		Common: service.Common{URL: url, Cluster: "opticks"}, PageAddress: c.page, PulseEvery: 500 * time.Millisecond,
-		Pause: time.Minute, LeastTimeout: time.Minute, GreatestTimeout: time.Hour, SiteFor: time.Minute, StalledFor: time.Minute,
-		CorrelatedFor: time.Minute, HoursPerFailure: 24, LinkBytes: 1, LinkSignificance: 0.25,
+		Common: service.Common{URL: url, Cluster: "opticks"}, PageAddress: c.page,
+		Pause: time.Minute, GreatestTimeout: time.Hour, SiteFor: time.Minute, StalledFor: time.Minute,
+		CorrelatedFor: time.Minute, HoursPerFailure: 24,
 	}
 	go func() { ended <- monitor.Run(ctx, config) }()
 	c.t.Cleanup(func() {

@@ -14,7 +14,7 @@ const (
 	// mostWaitSeconds bounds what is believed.
 	mostWaitSeconds = 60
 	// mostOfOne bounds what is believed of one receiver alone, in seconds. A fetch ends at most so much later for a wait that is not
-	// one: it could have all begin then, and go on as it would have. A change that moves nothing costs as much (REKNIT_SWITCH_TIME).
+	// one: it could have all begin then, and go on as it would have. The planner takes a change that moves nothing to cost as much.
 	mostOfOne = 0.05
 )
 

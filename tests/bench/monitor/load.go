@@ -55,7 +55,7 @@ func throughput(programs string, nodes, seconds int) (err error) {
 	}
 	go f.beat(ctx)
 	monitor, err := start(ctx, directory, filepath.Join(programs, "reknit-monitor"), "REKNIT_NATS_URL="+url,
-		"REKNIT_CLUSTER="+cluster, "REKNIT_PULSE_EVERY=1s", "REKNIT_HTTP_ADDRESS="+health)
+		"REKNIT_CLUSTER="+cluster, "REKNIT_HTTP_ADDRESS="+health)
 	if err != nil {
 		return err
 	}
