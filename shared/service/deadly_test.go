@@ -58,8 +58,8 @@ func TestAnEventThatNoInstanceSurvivesIsRefusedAndTheNextIsHeard(t *testing.T) {
 	f.lose("n1")
 	f.dies(&mortal{})
 	f.dies(&mortal{})
-	service.SetRememberAfter(t, time.Nanosecond) // of what is heard in silence, too
 	f.dies(&mortal{})
+	service.SetRememberAfter(t, time.Nanosecond) // of what is heard in silence, too
 	f.run(service.Options{Machine: &mortal{}})
 	record := f.expect(refused, fmt.Sprint(deadly.Sequence))
 	kept, err := events.Open[events.Quarantine](record)
