@@ -132,6 +132,22 @@ func TestWhatReadersThatDifferGaveOthersMayRead(t *testing.T) {
 	}
 }
 
+// Training had come by its step again under a plan that nobody lived to tell of (seed 15682).
+func TestASnapshotThatWasUndoneStaysUndone(t *testing.T) {
+	s := goodStory(t)
+	var first string
+	s.replan(2, func(p *events.Plan) { first = p.Parent })
+	s.store(first, 3, 5)
+	s.replan(4, func(p *events.Plan) { p.Snapshot, p.ResumeStep = first, 3 })
+	for _, violation := range Stored.Check(s.read()) {
+		t.Error(violation)
+	}
+	s.replan(2, func(p *events.Plan) { p.ResumeStep = 5 })
+	if len(Stored.Check(s.read())) == 0 {
+		t.Error("training went on from step 5, and goes back to step 3 though all can read step 5")
+	}
+}
+
 func TestADigestOfBeforeTrainingBeginsIsOfNoStepThatIsTrainedSince(t *testing.T) {
 	for begins, of := range map[string]func(*story, events.Kind) int{"in the next log": firstOf, "anew": lastOf} {
 		s := goodStory(t)

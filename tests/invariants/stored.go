@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"maps"
+	"slices"
 
 	"github.com/reknit/reknit/events"
 )
@@ -14,9 +15,7 @@ var Stored = Invariant{"training goes back to the newest snapshot that members c
 			continue
 		}
 		whole := change.snapshots(log.misread(change))
-		if i > 0 {
-			whole = counted(whole, change.plan.Parent, log.changes[i-1].plan.ResumeStep)
-		}
+		maps.DeleteFunc(whole, func(s snapshot, _ bool) bool { return !s.counts(change.plan.Parent, log.changes[:i]) })
 		chosen := events.Snapshot{Step: change.plan.ResumeStep, Plan: change.plan.Snapshot}
 		if !whole[key(chosen)] {
 			violations = append(violations, change.entry.violation("nobody can read all of the snapshot of step %d under %s",
@@ -64,10 +63,21 @@ func (l *Log) misread(change change) map[string]map[snapshot]bool {
 	return misread
 }
 
-// counted are those that were not undone: of the plan before, or not beyond the step from which it went on.
-func counted(whole map[snapshot]bool, before string, resumed uint64) map[snapshot]bool {
-	maps.DeleteFunc(whole, func(s snapshot, _ bool) bool { return s.plan != before && s.step > resumed })
-	return whole
+// counts reports whether a snapshot is of the plan before, or was not undone since it was captured: each later plan went on from its step or
+// one after that. O(changes).
+func (s snapshot) counts(parent string, before []change) bool {
+	if s.plan == parent {
+		return true
+	}
+	for _, later := range slices.Backward(before) {
+		if later.commitment.PlanDigest == s.plan {
+			return true
+		}
+		if later.plan.ResumeStep < s.step {
+			return false
+		}
+	}
+	return true
 }
 
 // snapshots are those of which members can together read all units, without what they misread.
