@@ -80,16 +80,17 @@ func undigested(claims []events.Claim) []events.Claim {
 }
 
 // claimable returns what a node may claim where there is a plan. Units that the plan in force had it hold were trained
-// under that very plan. A node that missed the commit has what it held before at the step at which the plan came into
-// force, unless the plan went back to what others had. The state of an older generation may have been rolled back
-// since.
+// under that very plan. A node that missed the commit, and one to which the plan gives other units or none, has what it held before at the
+// step at which the plan came into force, unless the plan went back to what others had. The state of an older generation may have been
+// rolled back since.
 func (m *Machine) claimable(consent events.Consent) []events.Claim {
 	plan := m.state.Plan
 	units := slices.Collect(events.Each(plan.UnitsOf(consent.Node)))
 	return slices.DeleteFunc(slices.Clone(consent.Claims), func(claim events.Claim) bool {
 		trained := consent.Trained == plan.Generation && slices.Contains(units, claim.Unit)
-		missed := !m.state.WentBack && consent.Trained+1 == plan.Generation && claim.Step == plan.ResumeStep
-		return !trained && !missed
+		isOfThen := consent.Trained == plan.Generation || consent.Trained+1 == plan.Generation
+		held := !m.state.WentBack && isOfThen && claim.Step == plan.ResumeStep
+		return !trained && !held
 	})
 }
 

@@ -273,7 +273,7 @@ func (m *Machine) isThat(plan *events.Plan, past events.Trained) bool {
 // takeBack makes a plan the one in force, of whose members none is here yet.
 func (m *Machine) takeBack(plan *events.Plan, digest string) {
 	known := m.state.Recall
-	m.state.Plan, m.state.PlanDigest = plan, digest
+	m.state.Plan, m.state.PlanDigest, m.state.WentBack = plan, digest, plan.Snapshot != ""
 	m.state.Recall = recall{Taken: plan.Generation, Told: known.Told, Floor: known.Floor}
 	m.state.History = protocol.History{}.From("", plan.ResumeStep)
 	m.state.Data = protocol.Data{}.From(plan.ResumeStep, plan.Data.ConsumedSamples, plan.Data.GlobalBatch)
