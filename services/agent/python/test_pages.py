@@ -1,9 +1,11 @@
 """The Python listings of the pages run as they stand, without an agent; what a listing leaves to its reader is given here."""
 
 import contextlib
+import importlib.util
 import io
 import os
 import pathlib
+import pickle
 import random
 import re
 import struct
@@ -40,6 +42,13 @@ class Pairs(data.Dataset):
     def __getitem__(self, number):
         x = torch.tensor([number, 1.0, 2.0]) / 1000
         return x, x.sum().reshape(1)
+
+
+class Runs:
+    """What makes a folder, ran, where a reader believes it."""
+
+    def __reduce__(self):
+        return os.mkdir, ("ran",)
 
 
 class Pages(unittest.TestCase):
@@ -79,6 +88,19 @@ class Pages(unittest.TestCase):
         reader = torch.nn.Linear(3, 1)
         reader.load_state_dict(torch.load("model.pt"))
         self.assertEqual(self.parameters(), torch.cat([p.detach().flatten() for p in reader.parameters()]).tolist())
+
+    def test_a_snapshot_of_the_example_is_read_and_runs_no_code(self):
+        found = importlib.util.spec_from_file_location("gpt", ROOT / "services/agent/examples/pytorch/gpt.py")
+        gpt = importlib.util.module_from_spec(found)
+        found.loader.exec_module(gpt)
+        self.model(torch.ones(3)).backward()
+        self.optimizer.step()
+        gpt.save("snapshot.pt", 7, self.model, self.optimizer)
+        self.assertEqual(7, gpt.load("snapshot.pt", torch.nn.Linear(3, 1), torch.optim.AdamW(self.model.parameters())))
+        torch.save({"step": 7, "model": Runs()}, "snapshot.pt")
+        with self.assertRaises(pickle.UnpicklingError):
+            gpt.load("snapshot.pt", self.model, self.optimizer)
+        self.assertFalse(os.path.exists("ran"))
 
     def test_the_calls_of_the_papers(self):
         [listing] = listings("services/agent/python/README.md")

@@ -106,7 +106,7 @@ def load(path, model, optimizer):
     """Take over the snapshot, if there is one, and return the number of completed steps."""
     if not os.path.exists(path):
         return 0
-    snapshot = torch.load(path, map_location=DEVICE)
+    snapshot = torch.load(path, map_location=DEVICE, weights_only=True)
     model.load_state_dict(snapshot["model"])
     optimizer.load_state_dict(snapshot["optimizer"])
     return snapshot["step"]
