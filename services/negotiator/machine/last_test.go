@@ -177,6 +177,15 @@ func TestAnOlderSnapshotOfASlowerTierUndoesNoStop(t *testing.T) {
 	}
 }
 
+func TestASnapshotOfAStepThatNeverComesHasNobodyStandStillWhereAllStop(t *testing.T) {
+	w := stopping(t)
+	w.completes("disk", 1<<50, w.machine.state.PlanDigest)
+	w.stores()
+	if w.machine.state.Stop == nil {
+		t.Errorf("it has not stopped: %+v", w.machine.state.Stored)
+	}
+}
+
 func TestAnOlderSnapshotOfASlowerTierIsNotTakenForTheNewest(t *testing.T) {
 	w := stopping(t, "n2")
 	w.completes("disk", 4, w.machine.state.PlanDigest)

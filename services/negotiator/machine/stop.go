@@ -109,21 +109,29 @@ const (
 	remoteTier = "remote" // one holder of each unit writes it
 )
 
-// snapshotCompleted stops training where the snapshot is that of the step at which all stop. A slower tier completes older ones meanwhile.
+// snapshotCompleted stops training where the snapshot is that of the step at which all stop. A slower tier completes older ones meanwhile,
+// and one that lies may have told of a step that never comes.
 func (m *Machine) snapshotCompleted(snapshot events.CompleteSnapshot) {
-	last := m.state.Stored
-	isOlder := last.Plan == snapshot.Plan && snapshot.Step < last.Step || last.Plan == m.state.PlanDigest && last.Plan != snapshot.Plan
-	if snapshot.Tier == memoryTier || isOlder || m.isStored() {
+	if snapshot.Tier == memoryTier || m.isStored() {
 		return
 	}
-	m.state.Stored = stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
+	last, next := m.state.Stored, stored{snapshot.Tier, snapshot.Step, snapshot.Plan}
+	isOlder := last.Plan == next.Plan && next.Step < last.Step || last.Plan == m.state.PlanDigest && last.Plan != next.Plan
+	if !isOlder || m.isWhereAllStop(next) {
+		m.state.Stored = next
+	}
 }
 
 // isStored reports whether the snapshot of the step at which all stop is complete, or nobody needs one.
 func (m *Machine) isStored() bool {
 	under := m.state.Negotiation
-	isComplete := func() bool { return m.state.Stored.Step == under.StopStep && m.state.Stored.Plan == m.state.PlanDigest }
-	return under != nil && under.Phase == protocol.Stopping && (m.state.Job.Unchanged() || isComplete())
+	return under != nil && under.Phase == protocol.Stopping && (m.state.Job.Unchanged() || m.isWhereAllStop(m.state.Stored))
+}
+
+// isWhereAllStop reports whether a snapshot is of the step at which all stop.
+func (m *Machine) isWhereAllStop(of stored) bool {
+	under := m.state.Negotiation
+	return under != nil && under.Phase == protocol.Stopping && of.Step == under.StopStep && of.Plan == m.state.PlanDigest
 }
 
 // mayStop reports whether the snapshot of the step at which all stop is complete, and all have made that step or had the time to.

@@ -14,6 +14,14 @@ type keeping struct {
 	Units int                       `json:"units"`
 	Holds map[string][]events.Range `json:"holds"` // by node
 	Tiers map[string]*kept          `json:"tiers,omitempty"`
+	Ahead teller                    `json:"ahead,omitzero"`
+	Known uint64                    `json:"known,omitempty"` // the last step that two nodes told of, or passed
+}
+
+// teller is the node that told of the last step of all, in whatever tier.
+type teller struct {
+	Node string `json:"node"`
+	Step uint64 `json:"step"`
 }
 
 // named is which snapshot it is.
@@ -57,10 +65,14 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 	k := m.state.Keeping[at]
 	units := common(k.Holds[part.Node], part.Units)
 	tier := k.tier(part.Tier)
-	if len(units) == 0 || slices.Contains(tier.Done, part.Step) {
+	if len(units) == 0 {
 		return nil
 	}
-	if tier.note(part.Step, units, k.Units) {
+	k.reach(part.Node, part.Step)
+	if slices.Contains(tier.Done, part.Step) {
+		return nil
+	}
+	if tier.note(part.Step, units, k.Units, k.Known) {
 		if !m.isNewest(at, part) {
 			return nil
 		}
@@ -80,14 +92,16 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 
 // isNewest keeps the newest complete snapshot of a tier, and reports whether it is this one: of the newest plan, whatever its step is, for
 // training may have gone back, and of that plan the last. One of the plan before may be complete later. Nobody hears of that: who trains
-// takes what is told last for the newest, and gives up the others first.
+// takes what is told last for the newest, and gives up the others first. A step of which one node alone told may never come. Nothing of
+// its plan waits for that.
 func (m *Machine) isNewest(at int, part events.SnapshotPart) bool {
 	if m.state.Newest == nil {
 		m.state.Newest = map[string]named{}
 	}
 	before := m.state.Newest[part.Tier]
 	newest := slices.IndexFunc(m.state.Keeping, func(k *keeping) bool { return k.Plan == before.Plan })
-	is := newest < 0 || at < newest || at == newest && before.Step < part.Step
+	isLater := before.Step < part.Step || before.Step > m.state.Keeping[at].Known
+	is := newest < 0 || at < newest || at == newest && isLater
 	if is {
 		m.state.Newest[part.Tier] = named{part.Step, part.Plan}
 	}
@@ -108,6 +122,18 @@ func (m *Machine) withdraws(cause events.Event, part events.SnapshotPart) []even
 	return []events.Event{m.speaker.Say(cause, events.SnapshotWithdrawn, part.Node, &part)}
 }
 
+// reach hears how far a node is. All train the same step, but one may lie.
+func (k *keeping) reach(node string, step uint64) {
+	switch {
+	case node == k.Ahead.Node:
+		k.Ahead.Step = max(k.Ahead.Step, step)
+	case step > k.Ahead.Step:
+		k.Known, k.Ahead = k.Ahead.Step, teller{node, step}
+	default:
+		k.Known = max(k.Known, step)
+	}
+}
+
 func (k *keeping) tier(name string) *kept {
 	if k.Tiers == nil {
 		k.Tiers = map[string]*kept{}
@@ -119,8 +145,8 @@ func (k *keeping) tier(name string) *kept {
 }
 
 // note takes units of a snapshot, and reports whether it has all. Nobody waits for a snapshot that is older than a
-// complete one.
-func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) {
+// complete one of a step that is known.
+func (t *kept) note(step uint64, units []events.Range, all int, known uint64) (complete bool) {
 	at, found := slices.BinarySearchFunc(t.Open, step, func(open openSnapshot, step uint64) int {
 		return cmp.Compare(open.Step, step)
 	})
@@ -132,7 +158,11 @@ func (t *kept) note(step uint64, units []events.Range, all int) (complete bool) 
 		t.bound()
 		return false
 	}
-	t.Open = t.Open[at+1:]
+	first := 0
+	if step > known {
+		first = at
+	}
+	t.Open = slices.Delete(t.Open, first, at+1)
 	t.Done = append(t.Done[max(0, len(t.Done)-mostOpen+1):], step)
 	return true
 }

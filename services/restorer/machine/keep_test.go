@@ -126,6 +126,46 @@ func TestWhoSpeaksOfStepsThatNeverComeHidesNoneThatDo(t *testing.T) {
 	}
 }
 
+// replicated is a machine under whose plan n1, n2 and n3 hold all four layers each.
+func replicated(t *testing.T) *Machine {
+	t.Helper()
+	m := New("c", Settings{})
+	plan := events.Plan{Cluster: "c", Generation: 1, Data: events.Data{GlobalBatch: 3, MicroBatch: 1}}
+	var holders []events.Holder
+	for _, node := range []string{"n1", "n2", "n3"} {
+		plan.Pipelines = append(plan.Pipelines, events.Pipeline{MicroBatches: 1, Stages: []events.Stage{stage(node, 0, 4)}})
+		plan.Nodes, holders = append(plan.Nodes, members(node)...), append(holders, held(node, 0, 4))
+	}
+	hear(t, m, events.RestorationAsked, &events.RestorationRequest{Negotiation: "g1", Proposal: events.Proposal{Negotiation: "g1", Plan: plan},
+		Holders: holders, Units: []int64{9, 9, 9, 9}})
+	hear(t, m, events.Committed, &events.Commitment{Negotiation: "g1", Generation: 1, PlanDigest: planOf(1)})
+	return m
+}
+
+func TestOneThatHoldsAllAndTellsOfStepsThatNeverComeSilencesNobody(t *testing.T) {
+	m := replicated(t)
+	for step := uint64(8); step < 80; step += 8 {
+		writes(t, m, "n1", 1, step, 0, 2)
+		writes(t, m, "n2", 1, 1<<50+step, 0, 4)
+		if said, expected := writes(t, m, "n3", 1, step, 2, 4), fmt.Sprint("complete ", step); said != expected {
+			t.Errorf("said %q: expected %q", said, expected)
+		}
+		part := &events.SnapshotPart{Node: "n1", Tier: "disk", Step: step, Plan: planOf(1), Units: []events.Range{{First: 0, End: 4}}}
+		if said := hear(t, m, events.WithdrawalRequested, part); len(said) > 0 {
+			t.Errorf("it lets a part of step %d go, the newest that is complete", step)
+		}
+	}
+}
+
+func TestAnOlderSnapshotIsNotToldBehindANewerOneOfWhichTwoTold(t *testing.T) {
+	m := replicated(t)
+	writes(t, m, "n1", 1, 16, 0, 4)
+	writes(t, m, "n2", 1, 16, 0, 2)
+	if said := writes(t, m, "n3", 1, 8, 0, 4); said != "" {
+		t.Errorf("said %q of the slowest node's snapshot", said)
+	}
+}
+
 // A set of units is the slow twin of ranges.
 func TestRangesAreThatOfTheirUnits(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
