@@ -119,7 +119,7 @@ func (m *Machine) abort() {
 	m.agenda.aborted = &aborted{under, m.agenda.ended, len(m.said)}
 	m.state.Negotiation, m.agenda.ended = nil, ""
 	if m.agenda.lack != nil && mends { // all that is asked for is tried
-		clear(m.state.Misread)
+		m.state.readAgain()
 		m.state.Together = 0
 	}
 	m.agenda.opens = m.agenda.lack == nil || mends
@@ -291,7 +291,7 @@ func (m *Machine) mustHold() bool { return m.agenda.lack != nil && m.state.Negot
 func (m *Machine) hold() {
 	lack := m.agenda.lack
 	m.agenda.lack = nil
-	clear(m.state.Misread)
+	m.state.readAgain()
 	m.state.Together = 0
 	m.state.Hold = hold{Active: true, Ever: m.state.Hold.Ever + 1, InARow: m.state.Hold.InARow + 1,
 		Awaits: lack.awaits, Seconds: lack.seconds, Older: lack.older}

@@ -72,6 +72,9 @@ func (m *Machine) fromSnapshot() (protocol.Resume, *lack) {
 	case found && (isNewest || len(lacks.awaits) == 0):
 		m.state.Negotiation.Snapshot = snapshot
 		return stored, nil
+	case !found && m.state.Differ != "":
+		lacks.reason = "training is to begin from a snapshot, as a user asked, and " + m.instead(false) + ". " + endWrong
+		return stored, lacks
 	case !found:
 		lacks.reason = "training is to begin from a snapshot, as a user asked, and who is here can read none as a whole: start the " +
 			"scripts where there is one. To begin at the first step instead: reknit cluster reset"

@@ -12,11 +12,12 @@ type troubles struct {
 	Busy    map[string]busy `json:"busy"` // by "phase node": members that said they will answer later
 	Breaks  breaks          `json:"breaks"`
 	Poison  poison          `json:"poison,omitzero"`
-	Misread map[string]bool `json:"misread"`         // by "node plan position": snapshots not read lately; by node: two
-	Tellers []string        `json:"tellers"`         // of failed transfers, one for each negotiation in a row that failed so
-	Blamed  map[string]int  `json:"blamed"`          // failed transfers since the last commit, by the node that is to blame
-	Alone   []string        `json:"alone,omitempty"` // last holders of whom one of these did not give what others claim, likewise
-	Doubts  []events.Doubt  `json:"doubts"`          // since the last commit; each pair once
+	Misread map[string]bool `json:"misread"`          // by "node plan position": snapshots not read lately; by node: two
+	Differ  string          `json:"differ,omitempty"` // in which bytes those who read the last of these differ
+	Tellers []string        `json:"tellers"`          // of failed transfers, one for each negotiation in a row that failed so
+	Blamed  map[string]int  `json:"blamed"`           // failed transfers since the last commit, by the node that is to blame
+	Alone   []string        `json:"alone,omitempty"`  // last holders of whom one of these did not give what others claim, likewise
+	Doubts  []events.Doubt  `json:"doubts"`           // since the last commit; each pair once
 }
 
 // concerns reports whether a speaker may say that a plan's moves failed: the restorer, and who gives or takes something.

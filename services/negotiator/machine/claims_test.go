@@ -67,7 +67,8 @@ func TestClaimsThatContradictEachOtherHoldTheClusterAndSayOfWhat(t *testing.T) {
 	w := afterBothWereLost(t, func(node string) events.Consent {
 		return events.Consent{Trained: 1, Claims: append(claimed(40, "good", 0, 2), claimed(40, node, 1)...)}
 	})
-	if held := w.held(); held == nil || !strings.Contains(held.Reason, "hold different bytes of layer 1,") {
+	if held := w.held(); held == nil || !strings.Contains(held.Reason,
+		"hold different bytes of layer 1, and nobody can tell which are right: n1, n2, n3. End the script and the agent of whoever has it wrong") {
 		t.Fatalf("held %+v, %d plans", held, len(w.plans()))
 	}
 }

@@ -89,7 +89,7 @@ func (m *Machine) commit() {
 	clear(m.state.Gone)
 	clear(m.state.Blank)
 	clear(m.state.Fallen)
-	clear(m.state.Misread)
+	m.state.readAgain()
 	m.state.Bids, m.state.Alone = nil, nil
 	m.agenda.opens = true
 }

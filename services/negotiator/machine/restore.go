@@ -106,8 +106,8 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 	name := func(unit int) string { return events.UnitName(unit, len(m.state.Job.Layers)) }
 	switch {
 	case len(disputed) > 0:
-		return fmt.Sprintf("nodes that came back hold different bytes of %s, and nobody can tell which are right",
-			named(disputed, name))
+		return fmt.Sprintf("nodes that came back hold different bytes of %s, and nobody can tell which are right: %s. %s",
+			named(disputed, name), named(m.claimants(disputed), itself), endWrong)
 	case len(missing) == 0:
 		return "no step has a live holder of every layer, and " + m.instead(older)
 	}
@@ -119,12 +119,16 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 	if m.state.Job.Unchanged() {
 		return "nobody who had a place in the last plan is here: " + ownState
 	}
-	if stop := m.state.Stop; stop != nil {
+	if stop := m.state.Stop; stop != nil && m.state.Differ != "" {
+		return fmt.Sprintf("training was stopped after step %d, and its snapshot cannot be used: %s. %s", stop.Step, m.state.Differ, endWrong)
+	} else if stop != nil {
 		return fmt.Sprintf("training was stopped after step %d, and who is here cannot read %s of its snapshot: %s%s",
 			stop.Step, named(missing, name), theirPlace[stop.Tier], waits) + m.elseAnew(older)
 	}
 	if m.state.Plan != nil && !older && !m.mayAsk() {
 		switch {
+		case m.state.Differ != "": // it is there
+			waits += ". " + endWrong
 		case m.isGone(missing):
 			waits = ", and the processes that held it have ended: its state is gone. " + beginAnew
 		case waits == "":
@@ -133,6 +137,18 @@ func (m *Machine) lost(missing, disputed []int, older bool) string {
 		}
 	}
 	return fmt.Sprintf("no live node holds %s, and %s", named(missing, name), m.instead(older)) + waits
+}
+
+// claimants returns the nodes that claim some version of units, sorted by name.
+func (m *Machine) claimants(units []int) []string {
+	var nodes []string
+	for _, claim := range m.state.Negotiation.Claims.within(m.window()) {
+		if slices.Contains(units, claim.Unit) {
+			nodes = append(nodes, claim.Node)
+		}
+	}
+	slices.Sort(nodes)
+	return slices.Compact(nodes)
 }
 
 // theirPlace says, by tier, how scripts are started where the last snapshot of a job lies.
@@ -157,6 +173,9 @@ const ownState = "the scripts keep their own state (--unchanged). They go on fro
 // beginAnew is what there is to do where the state of a job is gone.
 const beginAnew = "To begin anew at the first step: reknit cluster reset"
 
+// endWrong is what there is to do about copies that differ.
+const endWrong = "End the script and the agent of whoever has it wrong: training goes on from what the others have. " + beginAnew
+
 // instead says what there is where the living do not have all units of a step.
 func (m *Machine) instead(older bool) string {
 	switch {
@@ -164,6 +183,8 @@ func (m *Machine) instead(older bool) string {
 		return "members are asked for snapshots"
 	case older:
 		return "only an older step can be had as a whole"
+	case m.state.Differ != "":
+		return "the snapshot that there is cannot be used: " + m.state.Differ
 	}
 	return "there is no snapshot to go back to"
 }

@@ -37,7 +37,7 @@ func (m *Machine) misreading(failure events.Failure, blamed string) []string {
 // noteMisread has the next attempt do without the snapshot that a node could not read: it has an older one perhaps. A node that
 // misreads another one, too, is not asked for any: what it reads is nothing, or not what others have. Readers
 // that differ, of whom one may be right, are asked for older ones as often as they differ.
-func (m *Machine) noteMisread(node string, differs bool) {
+func (m *Machine) noteMisread(node, reason string, differs bool) {
 	snapshot := m.state.Negotiation.Snapshot
 	if snapshot.Plan == "" {
 		return
@@ -47,11 +47,20 @@ func (m *Machine) noteMisread(node string, differs bool) {
 			m.state.Misread[node] = true
 		}
 	}
+	if differs {
+		m.state.Differ = reason
+	}
 	m.state.Misread[misreadKey(node, snapshot)] = true
 }
 
 func misreadKey(node string, snapshot protocol.Snapshot) string {
 	return fmt.Sprint(node, " ", snapshot.Plan, " ", snapshot.ConsumedSamples)
+}
+
+// readAgain has snapshots that could not be read count again: what kept somebody from it may be mended.
+func (t *troubles) readAgain() {
+	clear(t.Misread)
+	t.Differ = ""
 }
 
 // counts reports whether a snapshot is of the history that counts. Training of an older plan beyond the step from which a later one went on

@@ -248,6 +248,23 @@ func TestTheNextAttemptDoesWithoutWhatANodeCouldNotRead(t *testing.T) {
 	}
 }
 
+// Seed 98003: the cluster said that there was no snapshot, that its state was gone, and to begin anew.
+func TestWhereReadersOfTheOnlySnapshotDifferTheClusterSaysSoAndNotThatTheStateIsGone(t *testing.T) {
+	w := newSnapshotWorld(t)
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, w.machine.state.PlanDigest, 0, 3)}
+	w.reads["n5"] = w.reads["n4"]
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.loseAll()
+	w.hear(events.RestorationFailed, "/restorer", "r",
+		&events.Failure{Negotiation: w.opened.Negotiation, Givers: []string{"n4", "n5"}, Reason: "unit 0: they differ"})
+	w.run()
+	held := w.held()
+	if held == nil || !strings.Contains(held.Reason, "the snapshot that there is cannot be used: unit 0: they differ") ||
+		!strings.Contains(held.Reason, "End the script and the agent of whoever has it wrong") || strings.Contains(held.Reason, "gone") {
+		t.Errorf("held %+v", held)
+	}
+}
+
 func TestReadersThatDifferInTwoSnapshotsGoBackToTheThird(t *testing.T) {
 	w := newSnapshotWorld(t)
 	planOne := w.machine.state.PlanDigest

@@ -50,7 +50,7 @@ func (m *Machine) transferFailed(failure events.Failure) {
 	blamed := m.toBlame(failure)
 	misread := m.misreading(failure, blamed)
 	for _, node := range misread {
-		m.noteMisread(node, len(misread) > 1)
+		m.noteMisread(node, failure.Reason, len(misread) > 1)
 	}
 	m.retry("transfer failed: "+failure.Reason, blamed)
 }
