@@ -39,7 +39,8 @@ func (w *World) checkStored(event events.Event) {
 		if w.held = payload.Step; w.held != nil && w.healed {
 			w.after(operatorTakes, func() { w.release(false) })
 		}
-		w.undecided = len(w.stains) > 0 && strings.Contains(payload.Reason, "no digest has more than half of them")
+		w.undecided = len(w.stains) > 0 && (strings.Contains(payload.Reason, "no digest has more than half of them") ||
+			strings.Contains(payload.Reason, "nobody can tell which are right"))
 	case *events.Refusal:
 		w.taken[incarnation{payload.Node, payload.Incarnation}] = true
 	case *events.JobEnd:

@@ -55,6 +55,12 @@ func (w *World) checkEnd(end *events.JobEnd) {
 	}
 }
 
+// answers reports whether a negotiator acts that has heard the whole log: it answers what one before it left open.
+func (w *World) answers() bool {
+	negotiator := w.services["negotiator"].last()
+	return negotiator != nil && negotiator.life.CaughtUp()
+}
+
 // inTime is how long a service may take to hear that the job is complete, where nobody keeps it from that.
 const inTime = time.Second
 
@@ -75,6 +81,7 @@ func (w *World) allEnded() (held bool) {
 	for began := w.now; w.now < began+w.patience(); {
 		w.Run(time.Second)
 		switch {
+		case w.ended && w.living() == 0 && !w.answers():
 		case w.ended && w.living() == 0:
 			return false
 		case !w.ended && w.now > began+time.Minute && !w.recoverable():

@@ -103,7 +103,7 @@ func (w *World) othersGoOn(fault string) {
 			return
 		}
 	}
-	if w.awaitsFirst(node) {
+	if w.awaitsFirst(node) || w.undecided {
 		return
 	}
 	all, _ := w.wholeStep(func(*process) bool { return true })
