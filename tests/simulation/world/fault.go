@@ -290,7 +290,9 @@ func black(w *World, hole map[string]bool, a args) {
 	})
 	a.after(w, func() {
 		delete(hole, n)
-		delete(w.stale, n)
+		if !w.mute[n] && !w.deaf[n] {
+			delete(w.stale, n)
+		}
 	})
 }
 
