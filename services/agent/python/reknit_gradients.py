@@ -7,6 +7,7 @@ import torch
 
 import reknit
 
+WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32}  # numbers of as many bytes
 BUCKET_BYTES = 25 << 20  # of gradients that are summed at once, about: as DistributedDataParallel has it
 
 
@@ -72,6 +73,7 @@ class Gradients:
         self._place = {id(parameter): at for at, parameter in enumerate(self.parameters)}
         self._failed = None  # why a sum could not begin or end
         self._summed = False
+        self._seen = None  # sums of what the script was shown before step.commit()
         self._group = None  # of the last backward pass of a step
         self._in_step = self._in_backward = False
         self._lock = threading.Lock()  # a backward pass has a thread for each device
@@ -92,7 +94,7 @@ class Gradients:
     def clear(self):
         """Begins a step."""
         self._end_sums()  # of a step that was given up, and its group with it: they write into the buckets until they end
-        self._failed, self._group, self._in_step, self._summed = None, None, True, False
+        self._failed, self._group, self._in_step, self._summed, self._seen = None, None, True, False, None
         for bucket in self.buckets:
             bucket.sums.zero_()
         self._set([None] * len(bucket.views) for bucket in self.buckets)
@@ -100,7 +102,7 @@ class Gradients:
 
     def open(self):
         """Begins a step in which the script goes backward by itself: its gradients add up in the buckets."""
-        self._failed, self._summed = None, False
+        self._failed, self._summed, self._seen = None, False, None
         for bucket in self.buckets:
             bucket.sums.zero_()
         self._flags.fill_(1)
@@ -182,6 +184,25 @@ class Gradients:
         for parameter, flag in zip(self.parameters, self._flags.tolist() if self._summed else ()):
             if not flag:
                 parameter.grad = None
+
+    def watch(self):
+        """Notes what the script was shown, as it may change that before the step is made. O(parameters), as a norm is."""
+        self._seen = self._bits()
+
+    def changed(self):
+        """Returns numbers of the gradients as the script left them, where it changed them since watch; else None."""
+        if self._seen is None:
+            return None
+        left = self._bits()
+        return left if left != self._seen else None
+
+    def _bits(self):
+        """Returns the sum of each gradient's bits, as whole numbers; None for a parameter without one."""
+        own = [GRAD.__get__(parameter) for parameter in self.parameters]
+        sums = [gradient.detach().reshape(-1).view(WHOLE.get(gradient.element_size(), torch.int64)).sum(dtype=torch.int64).to(self.loss.device)
+                for gradient in own if gradient is not None]
+        numbers = iter(torch.stack(sums).tolist() if sums else ())
+        return [None if gradient is None else next(numbers) for gradient in own]
 
     def release(self):
         """Ends a step. Its gradients were applied, and must not be once more."""

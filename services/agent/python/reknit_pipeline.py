@@ -183,6 +183,8 @@ class Step(reknit_torch.AnyStep):
         self._sends.clear()
         for state in self._states.values():
             state.gradients.show()
+            if not self._ended:
+                state.gradients.watch()
         self.loss = self._lost.item()
 
     def _sum_layers(self):

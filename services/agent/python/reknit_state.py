@@ -191,12 +191,16 @@ class State:
         return sums.hexdigest()
 
     def settings(self):
-        """Returns a number that tells the optimizer's settings, and which modes changed since the join, from others. Its square is exact in sums
-        of 32768 processes. It is as in versions that knew of the optimizer alone if no mode changed."""
+        """Returns a number that tells the optimizer's settings, which modes changed since the join, and what the script made of the gradients
+        from others. Its square is exact in sums of 32768 processes. It is as in versions that knew of the optimizer alone if no mode and
+        no gradient changed."""
         words = reknit_optimizer.settings_of(self.optimizer)
         changed = [sorted(now ^ before) for now, before in zip(self._modes(), self._joined)]
         if any(changed):
             words = [words, *changed]
+        gradients = self.gradients.changed()
+        if gradients is not None:
+            words = [words, gradients]
         return int.from_bytes(hashlib.sha256(repr(words).encode()).digest()[:3], "big")
 
     def _modes(self):

@@ -317,12 +317,15 @@ class Step(AnyStep):
     def reduce(self):
         """Sums the gradients over all processes: those of the whole batch are in the parameters then.
 
-        commit does it, too. A script that changes gradients does so between the two.
+        commit does it, too. A script that changes gradients does so between the two, alike in all processes: those that changed them
+        otherwise than most make no step.
         """
         if not self._reduced:
             self._reduced = True
             self._tried(self._sum)
             self._gradients.show()
+            if not self._ended:
+                self._gradients.watch()
 
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
         """Scales the gradients of the whole batch, as torch.nn.utils.clip_grad_norm_ does, and returns what their norm was."""
@@ -401,7 +404,7 @@ def pass_gate(turn, group, states, count, since, shares=False):
     raise verdict(turn, table.tolist())
 
 
-SETTINGS = "optimizer.param_groups, requires_grad or train() and eval()"
+SETTINGS = "optimizer.param_groups, requires_grad, train() and eval(), or gradients that the script changed"
 
 
 def verdict(turn, table):

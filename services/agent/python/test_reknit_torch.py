@@ -675,6 +675,25 @@ def evaluated_in_2(model, index):
     model.train(index < 2)
 
 
+def clipped_in_2(model, index):
+    if index == 2:
+        model.under_way.clip_grad_norm_(1e-3)
+
+
+def scaled_in_2(model, index):
+    """Has a script change gradients by their values, which no version counts, and put others in their place."""
+    if index == 2:
+        model.under_way.reduce()
+        model[0].weight.grad.data.mul_(2)
+        model[2].weight.grad = model[2].weight.grad * 2
+
+
+def looked_at_in_2(model, index):
+    if index == 2:
+        model.under_way.reduce()
+        model.norm = torch.nn.utils.get_total_norm([model[0].weight.grad])
+
+
 def fine_tuned(model, index):
     model[2].weight.requires_grad_(False)
     model.eval()
@@ -729,6 +748,7 @@ def train_with(board, node_and_rate):
                 for samples in step.micro_batches:
                     step.backward(loss_of(model, samples))
                 optimizer.param_groups[0]["lr"] = rate_of(step.index)
+                model.under_way = step
                 for change in changes:
                     change(model, step.index)
                 step.commit()
@@ -770,8 +790,20 @@ class ThreeProcesses(unittest.TestCase):
         for change in (frozen_from_2, evaluated_in_2):
             (*right, (done, told)) = in_processes(train_with, "Board", ("a", slower), ("b", slower), ("c", slower, change))
             self.assertEqual(2, done)
-            self.assertRegex(told, r"requires_grad or train\(\) and eval\(\): expected the settings of a, b, got others")
+            self.assertRegex(told, r"requires_grad, train\(\) and eval\(\).*: expected the settings of a, b, got others")
             self.assertEqual([["c"]] * 2, [report["outvoted"] for _, report in right])
+
+    # The replicas drifted apart for up to a hundred steps, and a job of two ended well with two models.
+    def test_who_alone_changes_gradients_behind_the_sum_is_told_before_anybody_applies_them(self):
+        for change in (clipped_in_2, scaled_in_2):
+            (*right, (done, told)) = in_processes(train_with, "Board", ("a", slower), ("b", slower, looked_at_in_2), ("c", slower, change))
+            self.assertEqual(2, done)
+            self.assertRegex(told, "gradients that the script changed: expected the settings of a, b, got others")
+            self.assertEqual([["c"]] * 2, [report["outvoted"] for _, report in right])
+
+    def test_what_all_clip_and_who_alone_looks_at_gradients_is_no_difference(self):
+        for done, told in in_processes(train_with, "Board", *((node, slower, clipped_in_2, *([looked_at_in_2] * (node == "c"))) for node in "abc")):
+            self.assertEqual((3, ""), (done, told))
 
     def test_what_all_freeze_and_evaluate_is_no_difference(self):
         for done, told in in_processes(train_with, "Board", *((node, slower, frozen_from_2, evaluated_in_2) for node in "abc")):
