@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -57,8 +58,7 @@ func (w *World) checkEnd(end *events.JobEnd) {
 
 // answers reports whether a negotiator acts that has heard the whole log: it answers what one before it left open.
 func (w *World) answers() bool {
-	negotiator := w.services["negotiator"].last()
-	return negotiator != nil && negotiator.life.CaughtUp()
+	return slices.ContainsFunc(w.services["negotiator"].running, func(i *instance) bool { return i.life.CaughtUp() })
 }
 
 // inTime is how long a service may take to hear that the job is complete, where nobody keeps it from that.
