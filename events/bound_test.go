@@ -72,7 +72,7 @@ var greatest = map[Kind]Payload{
 	}), Sources: list(MostNodes, func(i int) Received {
 		return Received{From: nodeOf(i), Bytes: bigUnit(i), BytesPerSecond: 1e9 * third(i)}
 	})},
-	RestorationFailed: &Failure{Node: nodeOf(1), Reason: strings.Repeat("x", mostReason), Givers: nodesOf(MostNodes)},
+	RestorationFailed: &Failure{Node: nodeOf(1), Reason: strings.Repeat("x", mostReason), Givers: nodesOf(MostNodes), Units: singly[:64]},
 	TrainingDigested:  &Digests{Node: nodeOf(1), Units: list(MostUnits, func(i int) UnitDigest { return UnitDigest{i, digestOf(i)} })},
 	SnapshotFailed: &SnapshotFailure{Node: nodeOf(1), Tier: "remote", Step: MostWhole, Plan: digestOf(1), Units: singly,
 		Finding: "read-only", Reason: strings.Repeat("<", mostReason), Tiers: []string{"disk", "remote"}},

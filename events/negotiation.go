@@ -189,6 +189,8 @@ type Failure struct {
 	Node        string `json:"node,omitempty"` // to blame; empty: nobody is
 	// Givers are those whose offer the node could not verify: one of them may be wrong instead.
 	Givers []string `json:"givers,omitempty" is:"count=0..4096,each=token"`
+	// Units are those of which givers offered different bytes: what else they read of a snapshot may be right.
+	Units []Range `json:"units,omitempty" is:"count=0..64,each=units"`
 }
 
 func (o *Opening) Validate() error { return within(o).err }

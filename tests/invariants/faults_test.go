@@ -147,7 +147,7 @@ var faults = map[string]fault{
 			s.store(p.Parent, p.ResumeStep, p.ResumeStep+1)
 		})
 	}},
-	"readers that differ are believed": {Stored, func(s *story) { s.differ("n1", "n2", "n4") }},
+	"readers that differ are believed": {Stored, func(s *story) { s.differ(1, "n1", "n2", "n4") }},
 	"a unit is lost that a member holds": {lost, func(s *story) {
 		retell(s, firstOf(s, events.Aborted), func(abort *events.Abort) { abort.Reason = nobodyHolds })
 		s.insert(firstOf(s, events.Aborted), func(s *story) { s.consent("g3", "n2", "", events.Range{First: 2, End: 4}, 9) })

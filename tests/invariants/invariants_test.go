@@ -126,7 +126,7 @@ func TestAUnitMayBeLostOfWhichSomebodyHasAStepThatTheOthersHavePassed(t *testing
 // Ten seeds of 100,000 (3204 was the first) went on from the newest snapshot by what a third reader gave, where two had differed.
 func TestWhatReadersThatDifferGaveOthersMayRead(t *testing.T) {
 	s := goodStory(t)
-	s.differ("n1", "n2")
+	s.differ(1, "n1", "n2")
 	for _, violation := range Stored.Check(s.read()) {
 		t.Error(violation)
 	}

@@ -154,7 +154,7 @@ func (s *story) store(plan string, steps ...uint64) {
 
 // differ has the third plan go back to a snapshot that its three members read whole, of which some offered other bytes than others in the
 // attempt before.
-func (s *story) differ(givers ...string) {
+func (s *story) differ(unit int, givers ...string) {
 	var tried events.Plan
 	s.replan(3, func(p *events.Plan) {
 		p.Snapshot = p.Parent
@@ -163,6 +163,7 @@ func (s *story) differ(givers ...string) {
 	})
 	s.insert(firstOf(s, events.Aborted), func(s *story) {
 		s.say("/negotiator", events.Scheduled, "g3", &events.Schedule{Negotiation: "g3", StopStep: tried.ResumeStep, Plan: tried}, "")
-		s.say("/restorer", events.RestorationFailed, "g3", &events.Failure{Negotiation: "g3", Givers: givers, Reason: "they differ"}, "")
+		s.say("/restorer", events.RestorationFailed, "g3", &events.Failure{Negotiation: "g3", Givers: givers,
+			Units: []events.Range{{First: unit, End: unit + 1}}, Reason: "they differ"}, "")
 	})
 }

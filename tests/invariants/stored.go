@@ -39,28 +39,43 @@ type snapshot struct {
 
 func key(s events.Snapshot) snapshot { return snapshot{s.Step, s.Plan} }
 
-// misread are the snapshots, by reader, of which readers offered different bytes in an attempt at a change, and nobody could tell which were
-// right. Others may read such a snapshot.
-func (l *Log) misread(change change) map[string]map[snapshot]bool {
-	tried, misread := map[string]snapshot{}, map[string]map[snapshot]bool{}
+// doubt is what is not believed of a reading: the units in which it differed from others, or all.
+type doubt struct {
+	units map[int]bool
+	all   bool
+}
+
+// reading is a snapshot as one node reads it.
+type reading struct {
+	node string
+	of   snapshot
+}
+
+// misread returns what is not believed of the readings in which readers differed in an attempt at a change: of each the units that the
+// failure names, or all. Others may read such a snapshot. A reader that differs in it again is not believed in any of it.
+func (l *Log) misread(change change) map[reading]doubt {
+	tried, all := map[string]snapshot{}, map[reading]doubt{}
 	for _, schedule := range said[*events.Schedule](l, events.Scheduled) {
 		if schedule.Plan.Generation == change.plan.Generation {
 			tried[schedule.Negotiation] = snapshot{schedule.StopStep, schedule.Plan.Snapshot}
 		}
 	}
-	for _, failure := range said[*events.Failure](l, events.RestorationFailed) {
+	for entry, failure := range said[*events.Failure](l, events.RestorationFailed) {
+		_, byNode := entry.node()
 		from, isOf := tried[failure.Negotiation]
-		if !isOf || failure.Node != "" {
+		if !isOf || byNode || failure.Node != "" && len(failure.Units) == 0 {
 			continue
 		}
 		for _, giver := range failure.Givers {
-			if misread[giver] == nil {
-				misread[giver] = map[snapshot]bool{}
+			_, again := all[reading{giver, from}]
+			now := doubt{units: map[int]bool{}, all: again || len(failure.Units) == 0}
+			for unit := range events.Each(failure.Units) {
+				now.units[unit] = true
 			}
-			misread[giver][from] = true
+			all[reading{giver, from}] = now
 		}
 	}
-	return misread
+	return all
 }
 
 // counts reports whether a snapshot is of the plan before, or was not undone since it was captured: each later plan went on from its step or
@@ -81,18 +96,18 @@ func (s snapshot) counts(parent string, before []change) bool {
 }
 
 // snapshots are those of which members can together read all units, without what they misread.
-func (c change) snapshots(misread map[string]map[snapshot]bool) map[snapshot]bool {
+func (c change) snapshots(misread map[reading]doubt) map[snapshot]bool {
 	units, whole := map[snapshot]map[int]bool{}, map[snapshot]bool{}
 	for node, consent := range c.consents {
 		for _, s := range consent.Snapshots {
-			if misread[node][key(s)] {
-				continue
-			}
+			not := misread[reading{node, key(s)}]
 			if units[key(s)] == nil {
 				units[key(s)] = map[int]bool{}
 			}
 			for unit := range events.Each(s.Units) {
-				units[key(s)][unit] = true
+				if !not.all && !not.units[unit] {
+					units[key(s)][unit] = true
+				}
 			}
 			whole[key(s)] = len(units[key(s)]) == c.plan.UnitCount()
 		}

@@ -34,24 +34,57 @@ func (m *Machine) misreading(failure events.Failure, blamed string) []string {
 	return []string{blamed}
 }
 
-// noteMisread has the next attempt do without the snapshot that a node could not read: it has an older one perhaps. A node that
-// misreads another one, too, is not asked for any: what it reads is nothing, or not what others have. Readers
-// that differ, of whom one may be right, are asked for older ones as often as they differ.
-func (m *Machine) noteMisread(node, reason string, differs bool) {
+// noteMisread has the next attempt do without the units of a snapshot in which a node differed from others, and without all that it reads of
+// the snapshot if no unit is named, or others differ then: it has an older one perhaps. A node that could not read another one, too, is not
+// asked for any: what it reads is nothing, or not what others have. Readers that differ, of whom one may be right, are asked for older
+// ones as often as they differ.
+func (m *Machine) noteMisread(node, reason string, units []events.Range, differs bool) {
 	snapshot := m.state.Negotiation.Snapshot
 	if snapshot.Plan == "" {
 		return
 	}
-	for key := range m.state.Misread {
-		if strings.HasPrefix(key, node+" ") && !differs {
-			m.state.Misread[node] = true
-		}
-	}
 	if differs {
 		m.state.Differ = reason
 	}
-	m.state.Misread[misreadKey(node, snapshot)] = true
+	key := misreadKey(node, snapshot)
+	again := m.misreads(key)
+	if len(units) > 0 && !again {
+		for unit := range events.Each(units) {
+			m.state.Misread[misreadUnit(key, unit)] = true
+		}
+		return
+	}
+	if !again && !differs && m.misreads(node) {
+		m.state.Misread[node] = true
+	}
+	m.state.Misread[key] = true
 }
+
+// misreads reports whether something of a snapshot, or of a node's, was misread.
+func (m *Machine) misreads(of string) bool {
+	for key := range m.state.Misread {
+		if strings.HasPrefix(key, of+" ") {
+			return true
+		}
+	}
+	return false
+}
+
+// readable returns the units of a snapshot that were not misread.
+func (m *Machine) readable(key string, units []events.Range) []events.Range {
+	if !m.misreads(key) {
+		return units
+	}
+	var read []events.Range
+	for unit := range events.Each(units) {
+		if !m.state.Misread[misreadUnit(key, unit)] {
+			read = append(read, events.Range{First: unit, End: unit + 1})
+		}
+	}
+	return read
+}
+
+func misreadUnit(key string, unit int) string { return fmt.Sprint(key, " ", unit) }
 
 func misreadKey(node string, snapshot protocol.Snapshot) string {
 	return fmt.Sprint(node, " ", snapshot.Plan, " ", snapshot.ConsumedSamples)
@@ -85,10 +118,11 @@ func (m *Machine) stored() []protocol.Stored {
 				continue
 			}
 			of := protocol.Snapshot{Plan: snapshot.Plan, ConsumedSamples: snapshot.ConsumedSamples}
-			if m.state.Misread[misreadKey(node, of)] {
+			key := misreadKey(node, of)
+			if m.state.Misread[key] {
 				continue
 			}
-			for _, units := range snapshot.Units {
+			for _, units := range m.readable(key, snapshot.Units) {
 				held := protocol.Held{Node: node, First: units.First, End: units.End, Steps: []uint64{snapshot.Step}}
 				stored = append(stored, protocol.Stored{Held: held, Snapshot: of})
 			}

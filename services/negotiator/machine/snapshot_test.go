@@ -1,6 +1,7 @@
 package machine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -262,6 +263,28 @@ func TestWhereReadersOfTheOnlySnapshotDifferTheClusterSaysSoAndNotThatTheStateIs
 	if held == nil || !strings.Contains(held.Reason, "the snapshot that there is cannot be used: unit 0: they differ") ||
 		!strings.Contains(held.Reason, "End the script and the agent of whoever has it wrong") || strings.Contains(held.Reason, "gone") {
 		t.Errorf("held %+v", held)
+	}
+}
+
+// n4 had spoiled one unit before the snapshot was taken, and no other node had read its second layer (seed 90638).
+func TestWhoMisreadsOneUnitOfASnapshotIsAskedForTheOthers(t *testing.T) {
+	w := newSnapshotWorld(t)
+	planOne := w.machine.state.PlanDigest
+	w.reads["n4"] = []events.Snapshot{snapshotOf(400, planOne, 0, 3), snapshotOf(300, planOne, 0, 3)}
+	w.reads["n5"] = []events.Snapshot{snapshotOf(400, planOne, 0, 1)}
+	w.transfer, w.mute[events.Scheduled] = true, true
+	w.loseAll()
+	for i, of := range []int{0, 1} {
+		if under := w.machine.state.Negotiation; under == nil || under.StopStep != 400 {
+			t.Fatalf("attempt %d: it does not go back to step 400: %+v", i, under)
+		}
+		w.mute[events.Scheduled] = i == 0
+		w.hear(events.RestorationFailed, "/restorer", fmt.Sprint("r", i), &events.Failure{Negotiation: w.opened.Negotiation, Node: "n4",
+			Givers: []string{"n4"}, Units: []events.Range{{First: of, End: of + 1}}, Reason: "expected as most givers offer"})
+		w.run()
+	}
+	if plan := w.plans()[len(w.plans())-1]; plan.ResumeStep != 300 {
+		t.Errorf("goes on from step %d, held %+v: expected 300, for n4 misread two units of step 400", plan.ResumeStep, w.held())
 	}
 }
 

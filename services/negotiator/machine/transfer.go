@@ -49,8 +49,11 @@ func (m *Machine) transferFailed(failure events.Failure) {
 	}
 	blamed := m.toBlame(failure)
 	misread := m.misreading(failure, blamed)
+	if m.cause.Source != restorer {
+		failure.Units = nil // a node tells what it could not read, or could not verify
+	}
 	for _, node := range misread {
-		m.noteMisread(node, failure.Reason, len(misread) > 1)
+		m.noteMisread(node, failure.Reason, failure.Units, len(misread) > 1)
 	}
 	m.retry("transfer failed: "+failure.Reason, blamed)
 }

@@ -30,6 +30,7 @@ type offer struct {
 type blame struct {
 	node, reason string
 	doubted      []string
+	differs      []events.Range // units of which the bytes differ
 }
 
 func blaming(node, format string, values ...any) *blame {
@@ -38,7 +39,7 @@ func blaming(node, format string, values ...any) *blame {
 
 // doubting blames a giver, from which others take as little as they can next.
 func doubting(giver, format string, values ...any) *blame {
-	return &blame{giver, fmt.Sprintf(format, values...), []string{giver}}
+	return &blame{node: giver, reason: fmt.Sprintf(format, values...), doubted: []string{giver}}
 }
 
 func (m *Machine) scheduled(_ events.Event, schedule events.Schedule) []events.Event {
@@ -96,7 +97,7 @@ func (w *watch) note(said events.Offer) *blame {
 // many, and all givers are doubted: each receiver takes the unit from one of them alone next, and then sees whether that one gives what it
 // offers.
 func (w *watch) disagreement(last events.Offer) *blame {
-	offers, count := w.Offers[last.Unit], map[offer]int{}
+	offers, count, unit := w.Offers[last.Unit], map[offer]int{}, []events.Range{{First: last.Unit, End: last.Unit + 1}}
 	for _, told := range offers {
 		count[told]++
 	}
@@ -112,12 +113,12 @@ func (w *watch) disagreement(last events.Offer) *blame {
 	if !found {
 		all := slices.Sorted(maps.Keys(offers))
 		return &blame{"", fmt.Sprintf("unit %d at step %d: its givers %v differ, and no digest has more than half of them",
-			last.Unit, last.Step, all), all}
+			last.Unit, last.Step, all), all, unit}
 	}
 	for _, node := range slices.Sorted(maps.Keys(offers)) {
 		if told := offers[node]; told != major {
-			return doubting(node, "unit %d at step %d: expected %s as most givers offer, got %s",
-				last.Unit, last.Step, major.Digest, told.Digest)
+			return &blame{node, fmt.Sprintf("unit %d at step %d: expected %s as most givers offer, got %s",
+				last.Unit, last.Step, major.Digest, told.Digest), []string{node}, unit}
 		}
 	}
 	return nil
@@ -213,7 +214,7 @@ func (m *Machine) fail(cause events.Event, blame blame) []events.Event {
 	negotiation := m.state.Watch.Negotiation
 	m.state.Watch = nil
 	return []events.Event{m.speaker.Say(cause, events.RestorationFailed, negotiation,
-		&events.Failure{Negotiation: negotiation, Node: blame.node, Givers: blame.doubted, Reason: blame.reason})}
+		&events.Failure{Negotiation: negotiation, Node: blame.node, Givers: blame.doubted, Units: blame.differs, Reason: blame.reason})}
 }
 
 func (m *Machine) watches(negotiation string) bool {
