@@ -102,7 +102,10 @@ class Job:
         self.profile = reknit_profile.Nothing()
 
     def steps(self):
-        """Yields each step to train, until training is complete. reknit.Left ends the script of whoever has left."""
+        """Yields each step to train, until training is complete. reknit.Left ends the script of whoever has left.
+
+        SystemExit: an error ended the steps before, and a script that caught it would take training for complete.
+        """
         try:
             while turn := self._turn():
                 if turn.switched or self._group is None:
@@ -117,6 +120,9 @@ class Job:
                     (self._next or turn).change(self.state.keep)  # what the script changed since
                 else:
                     self.state.undo()
+            if not self.plane.finished:
+                raise SystemExit("reknit: job.steps(): training is not complete, and an error has ended its steps here, which the script "
+                                 "caught: let it pass, and the agent starts the script again")
         finally:
             self.profile.close()
             self.state.end()

@@ -450,6 +450,22 @@ class WrongUse(unittest.TestCase):
         self.train(before=self.optimizer.step, after=self.optimizer.step)
         self.same()
 
+    def test_who_catches_the_error_that_ended_the_steps_does_not_take_training_for_complete(self):
+        with self.assertRaisesRegex(reknit.WrongOrder, "call step.commit"):
+            for _ in self.job.steps():
+                pass
+        with self.assertRaisesRegex(SystemExit, "training is not complete"):
+            self.train()
+
+    def test_who_breaks_out_of_the_steps_goes_on_with_them_and_is_told_that_they_are_complete(self):
+        for _ in range(STEPS + 1):
+            for step in self.job.steps():
+                for samples in step.micro_batches:
+                    step.backward(loss_of(self.model, samples))
+                step.commit()
+                break
+        self.same()
+
     def test_a_backward_pass_of_the_scripts_own_is_told(self):
         step = next(self.job.steps())
         with self.assertRaisesRegex(reknit.WrongOrder, "expected step.backward"):
