@@ -128,12 +128,15 @@ func TestLosingATrainerInAnyPhaseOfAStep(t *testing.T) {
 // garbled is a network that cuts short one message.
 type garbled struct {
 	Network
-	left int // messages until then
+	left int // messages with something to cut, until then
 }
 
 func (g *garbled) Receive(ctx context.Context, phase uint32) (transport.Message, error) {
 	message, err := g.Network.Receive(ctx, phase)
-	if g.left--; err == nil && g.left == 0 {
+	if err != nil || len(message.Payload) == 0 {
+		return message, err
+	}
+	if g.left--; g.left == 0 {
 		message.Payload = message.Payload[:len(message.Payload)/2]
 	}
 	return message, err
