@@ -23,6 +23,8 @@ type Config struct {
 	// PluginDeadline is at most 3 s, which keeps a request from being delivered again while plug-ins are waited for: after five seconds.
 	PluginDeadline time.Duration `env:"REKNIT_POLICY_PLUGIN_DEADLINE" envDefault:"200ms" unit:"duration" is:"over=0,max=3s" reason:"what a plug-in may cost: a plan is waited for while training stands still"`
 	MinReplicas    int           `env:"REKNIT_MIN_REPLICAS" envDefault:"2" unit:"nodes" is:"min=1" reason:"holders that every layer should have: with one, the next failure may lose a layer for good"`
+	SwitchTime     time.Duration `env:"REKNIT_SWITCH_TIME" envDefault:"50ms" unit:"duration" reason:"what a change that moves nothing costs, as a reroute; measured after the first one"`
+	RestartTime    time.Duration `env:"REKNIT_RESTART_TIME" envDefault:"50ms" unit:"duration" reason:"what a change that moves state costs besides its transfer, such as new processes or process groups; measured after the first one"`
 	Slowdown       float64       `env:"REKNIT_SLOWDOWN" envDefault:"1.05" unit:"times" is:"min=1" reason:"how many times as long a step may take for a node that joins a data-parallel job over slow links; beyond, the node waits as a spare"`
 }
 
@@ -39,7 +41,7 @@ func (c Config) settings() (machine.Settings, error) {
 	}
 	return machine.Settings{
 		Cluster: c.Cluster, Policy: named, MinReplicas: c.MinReplicas,
-		SwitchSeconds: machine.UsualSwitchSeconds, RestartSeconds: machine.UsualRestartSeconds, Slowdown: c.Slowdown,
+		SwitchSeconds: c.SwitchTime.Seconds(), RestartSeconds: c.RestartTime.Seconds(), Slowdown: c.Slowdown,
 	}, nil
 }
 

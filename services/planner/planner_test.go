@@ -93,6 +93,7 @@ func ask(t *testing.T, policy string, deadline time.Duration, plugins map[string
 	config := planner.Config{
 		Common: service.Common{URL: server.URL(), Cluster: "c"}, Policy: policy, PluginDeadline: deadline,
 		MinReplicas: 2,
+		SwitchTime:  50 * time.Millisecond,
 		Slowdown:    1.05,
 	}
 	for name, answer := range plugins {
@@ -244,6 +245,8 @@ func TestAConfigurationThatMakesNoSenseNamesItsVariable(t *testing.T) {
 	for given, says := range map[string]string{
 		"REKNIT_POLICY=best":                 `REKNIT_POLICY: policy "best": expected one of adaptive,`,
 		"REKNIT_MIN_REPLICAS=0":              "REKNIT_MIN_REPLICAS: expected nodes, 1 to",
+		"REKNIT_SWITCH_TIME=-1s":             "REKNIT_SWITCH_TIME: expected duration, at least 0",
+		"REKNIT_RESTART_TIME=-1s":            "REKNIT_RESTART_TIME: expected duration, at least 0",
 		"REKNIT_SLOWDOWN=0.9":                "REKNIT_SLOWDOWN: expected times, at least 1",
 		"REKNIT_SLOWDOWN=NaN":                "REKNIT_SLOWDOWN: expected times, at least 1",
 		"REKNIT_POLICY_PLUGIN_DEADLINE=0s":   "REKNIT_POLICY_PLUGIN_DEADLINE: expected duration, more than 0, at most 3s",

@@ -13,13 +13,6 @@ import (
 	"github.com/reknit/reknit/services/planner/search"
 )
 
-// A change is taken to cost this besides its transfer before one was measured: one that moves nothing, as a reroute, and one that moves
-// state, for which processes or their groups may begin anew.
-const (
-	UsualSwitchSeconds  = 0.05
-	UsualRestartSeconds = 0.05
-)
-
 // Settings are the planner's knobs.
 type Settings struct {
 	Cluster     string

@@ -29,8 +29,8 @@ func Ask(ctx context.Context, b *bus.Bus) (Question, error) {
 		return Question{}, err
 	}
 	q := Question{Request: request, Settings: planner.Settings{
-		Cluster: cluster, MinReplicas: usualMinReplicas, SwitchSeconds: planner.UsualSwitchSeconds,
-		RestartSeconds: planner.UsualRestartSeconds,
+		Cluster: cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds(),
+		RestartSeconds: usualRestartTime.Seconds(),
 	}}
 	if err := q.takeCommitted(ctx, b); err != nil {
 		return q, err

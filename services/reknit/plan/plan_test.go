@@ -276,9 +276,12 @@ func TestHelpTellsEachFlagAndTheExitStatus(t *testing.T) {
 }
 
 func TestWhatTheFileLeavesOutIsWhatThePlannerAssumes(t *testing.T) {
-	field, is := reflect.TypeFor[planner.Config]().FieldByName("MinReplicas")
-	if want := strconv.Itoa(usualMinReplicas); !is || field.Tag.Get("envDefault") != want {
-		t.Errorf("MinReplicas: the planner's default is %q, expected %q", field.Tag.Get("envDefault"), want)
+	config := reflect.TypeFor[planner.Config]()
+	for field, want := range map[string]string{"MinReplicas": strconv.Itoa(usualMinReplicas),
+		"SwitchTime": usualSwitchTime.String(), "RestartTime": usualRestartTime.String()} {
+		if f, ok := config.FieldByName(field); !ok || f.Tag.Get("envDefault") != want {
+			t.Errorf("%s: the planner's default is %q, expected %q", field, f.Tag.Get("envDefault"), want)
+		}
 	}
 }
 

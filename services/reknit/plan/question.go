@@ -12,8 +12,12 @@ import (
 	"github.com/reknit/reknit/services/reknit/tell"
 )
 
-// usualMinReplicas is what the planner assumes if its environment does not say otherwise.
-const usualMinReplicas = 2
+// The planner assumes these values if its environment does not say otherwise.
+const (
+	usualMinReplicas = 2
+	usualSwitchTime  = 50 * time.Millisecond
+	usualRestartTime = 50 * time.Millisecond
+)
 
 // mostPrice is what a change may cost besides its transfer: one that stops training for longer is no healing, but a wrong unit.
 const mostPrice = 24 * time.Hour
@@ -139,8 +143,8 @@ func member(node string) events.Member { return events.Member{Node: node, Incarn
 
 func (f *file) settings(d *cluster.Document) (planner.Settings, error) {
 	settings := planner.Settings{
-		Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: planner.UsualSwitchSeconds,
-		RestartSeconds: planner.UsualRestartSeconds,
+		Cluster: f.Cluster, MinReplicas: usualMinReplicas, SwitchSeconds: usualSwitchTime.Seconds(),
+		RestartSeconds: usualRestartTime.Seconds(),
 	}
 	if f.TimeBetweenFailures <= 0 {
 		return settings, d.Fault("timeBetweenFailures", "a time above 0", tell.Seconds(float64(f.TimeBetweenFailures)))
