@@ -52,6 +52,14 @@ def buckets_of(parameters):
     return buckets
 
 
+def sum_of_bits(gradient):
+    """Returns the sum of a gradient's bits, in numbers of as many bytes as its own have: wider ones would be a copy of it."""
+    if gradient.layout != torch.strided:
+        gradient = gradient.to_dense()
+    whole = WHOLE.get(gradient.element_size(), torch.int64)
+    return gradient.resolve_conj().resolve_neg().reshape(-1).view(whole).sum(dtype=whole)
+
+
 class Gradients:
     """The gradients of all parameters, and the loss, in buckets: the last parameters first, as a backward pass makes them.
 
@@ -186,7 +194,7 @@ class Gradients:
                 parameter.grad = None
 
     def watch(self):
-        """Notes what the script was shown, as it may change that before the step is made. O(parameters), as a norm is."""
+        """Notes what the script was shown, as it may change that before the step is made. It takes as long as a norm of all."""
         self._seen = self._bits()
 
     def changed(self):
@@ -197,10 +205,9 @@ class Gradients:
         return left if left != self._seen else None
 
     def _bits(self):
-        """Returns the sum of each gradient's bits, as whole numbers; None for a parameter without one."""
+        """Returns the sum of each gradient's bits, as whole numbers that wrap around; None for a parameter without one."""
         own = [GRAD.__get__(parameter) for parameter in self.parameters]
-        sums = [gradient.detach().reshape(-1).view(WHOLE.get(gradient.element_size(), torch.int64)).sum(dtype=torch.int64).to(self.loss.device)
-                for gradient in own if gradient is not None]
+        sums = [sum_of_bits(gradient.detach()).to(self.loss.device, torch.int64) for gradient in own if gradient is not None]
         numbers = iter(torch.stack(sums).tolist() if sums else ())
         return [None if gradient is None else next(numbers) for gradient in own]
 

@@ -328,9 +328,9 @@ class Step(AnyStep):
         """
         if not self._reduced:
             self._reduced = True
-            self._tried(self._sum)
+            summed = self._tried(self._sum)
             self._gradients.show()
-            if not self._ended:
+            if summed and not self._ended:
                 self._gradients.watch()
 
     def clip_grad_norm_(self, max_norm, norm_type=2.0):
@@ -405,7 +405,7 @@ def pass_gate(turn, group, states, count, since, shares=False):
     for n, number in numbers.items():
         table[turn.rank, 1 + n] = number if shares else 1 + number  # zero: it is not here
     group.sum(table.view(-1))
-    with contextlib.suppress(RuntimeError):  # cut: somebody has been told already, so that all have the table
+    with contextlib.suppress(RuntimeError):  # cut: somebody has been told already, and all have the table, or died
         group.sum(torch.zeros(1, device=device))
     raise verdict(turn, table.tolist())
 

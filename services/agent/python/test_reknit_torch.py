@@ -821,6 +821,13 @@ class ThreeProcesses(unittest.TestCase):
         for done, told in in_processes(train_with, "Board", *((node, slower, clipped_in_2, *([looked_at_in_2] * (node == "c"))) for node in "abc")):
             self.assertEqual((3, ""), (done, told))
 
+    def test_gradients_of_any_kind_have_a_sum_of_bits(self):
+        complex_one = torch.randn(3, dtype=torch.complex128)
+        for one in (torch.zeros(0), torch.tensor(1.0), torch.randn(5).half(), torch.randn(2, 3).t(), torch.eye(3).to_sparse(), complex_one,
+                    complex_one.conj(), complex_one.conj().imag):
+            self.assertEqual((), tuple(reknit_gradients.sum_of_bits(one).shape))
+        self.assertNotEqual(reknit_gradients.sum_of_bits(complex_one), reknit_gradients.sum_of_bits(complex_one.conj()))
+
     def test_what_all_freeze_and_evaluate_is_no_difference(self):
         for done, told in in_processes(train_with, "Board", *((node, slower, frozen_from_2, evaluated_in_2) for node in "abc")):
             self.assertEqual((3, ""), (done, told))
