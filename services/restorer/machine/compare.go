@@ -18,10 +18,11 @@ type comparison struct {
 	// partitions of the optimizer state, the keepers of the others make the parameters that go with those.
 	Copies int `json:"copies,omitempty"`
 	// Fetched is, by unit, the holders that have it from others and were not compared with all of these since. Their word is
-	// that of whoever gave it, and no second one for it. Those are not among them to whom two gave it together that have it from nobody:
-	// a transfer ends well only where its givers agree, and two do not go astray alike.
+	// that of whoever gave it, and no second one for it. Those count as if they had it from nobody to whom two gave it together
+	// that have: a transfer ends well only where its givers agree, and two do not go astray alike.
 	Fetched map[int][]string `json:"fetched,omitempty"`
-	// Since is the generation of the plan by which each of Fetched has it, in the same order. A memory of a build before lacks it.
+	// Since is the generation of the plan by which each of Fetched has it, in the same order; zero: as good as from nobody. A memory of a
+	// build before lacks it.
 	Since map[int][]uint64 `json:"since,omitempty"`
 	// Said is what the holders of a unit, by name, said of it and was not compared yet, in the order in which they did.
 	// By unit, replicas stand side by side, so that a memory of many nodes compresses to what the hub takes.
@@ -69,9 +70,11 @@ func newComparison(plan *events.Plan, before *comparison) *comparison {
 		if voices[transfer.Unit] == nil {
 			voices[transfer.Unit] = setOf(before.voices(transfer.Unit))
 		}
-		if !agreed(transfer, voices[transfer.Unit]) {
-			c.fetch(transfer.Unit, transfer.To, plan.Generation)
+		since := plan.Generation
+		if agreed(transfer, voices[transfer.Unit]) {
+			since = 0 // in place of what it had before
 		}
+		c.fetch(transfer.Unit, transfer.To, since)
 	}
 	return c
 }
@@ -122,18 +125,20 @@ func (c *comparison) since(unit int) map[string]uint64 {
 	return since
 }
 
-// follow takes over who fetched under the plan before, and was not compared. O(units x holders).
+// follow takes over who fetched under the plan before, and was not compared. One that has no place for the unit now may have it again under
+// the next plan, and from nobody, where no step is made until then. O(units x holders).
 func (c *comparison) follow(before *comparison) {
 	if c == nil || before == nil {
 		return
 	}
 	for unit, nodes := range before.Fetched {
-		if unit >= len(c.Holders) {
+		if unit >= min(len(c.Holders), len(before.Holders)) {
 			continue
 		}
-		holds, fetches, since := setOf(c.Holders[unit]), setOf(c.Fetched[unit]), before.since(unit)
+		holds, held := setOf(c.Holders[unit]), setOf(before.Holders[unit])
+		fetches, since := setOf(c.Fetched[unit]), before.since(unit)
 		for _, node := range nodes {
-			if holds[node] && !fetches[node] {
+			if (holds[node] || held[node]) && !fetches[node] {
 				c.fetch(unit, node, since[node])
 			}
 		}

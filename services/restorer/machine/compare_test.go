@@ -317,6 +317,23 @@ func TestWhoFetchedIsFollowedThoughABuildOfBeforeDoesNotTellSinceWhen(t *testing
 	}
 }
 
+// The plan between came to nothing: n2 had no place for the unit in it, and has its copy of before under the next.
+func TestWhoFetchedIsNoVoiceAfterAPlanWithoutIt(t *testing.T) {
+	fetched := &comparison{Holders: [][]string{{"n1", "n2"}}, Fetched: map[int][]string{0: {"n2"}}, Since: map[int][]uint64{0: {7}}}
+	between := &comparison{Holders: [][]string{{"n1"}}}
+	between.follow(fetched)
+	next := &comparison{Holders: [][]string{{"n1", "n2"}}}
+	next.follow(between)
+	if voices := next.voices(0); !slices.Equal(voices, []string{"n1"}) {
+		t.Errorf("voices %v, expected n1", voices)
+	}
+	given := &comparison{Holders: [][]string{{"n1", "n2"}}, Fetched: map[int][]string{0: {"n2"}}, Since: map[int][]uint64{0: {0}}}
+	given.follow(between)
+	if voices := given.voices(0); !slices.Equal(voices, []string{"n1", "n2"}) {
+		t.Errorf("voices %v, expected n1 and n2, to which two gave it together since", voices)
+	}
+}
+
 // remembered is how many bytes a machine keeps.
 func remembered(t *testing.T, m *Machine) int {
 	t.Helper()
