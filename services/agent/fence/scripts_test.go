@@ -49,6 +49,23 @@ func TestThoseWithoutAPlaceAreAbsentUntilTheirScriptsHaveEndedOrTheyAreBack(t *t
 	expectAbsent(t, &s, "")
 }
 
+// It may be given up before it hears of the plan that has no place for it.
+func TestOneThatAPlanNamesIsWaitedForUnderTheNextThatDoesNot(t *testing.T) {
+	var s Scripts
+	all, two, one := []Script{{Node: "n1"}, {Node: "n2"}, {Node: "n3"}}, []Script{{Node: "n1"}, {Node: "n3"}}, []Script{{Node: "n1"}}
+	isNamed := func(string) bool { return true }
+	s.Adopt(all, isNamed, false, after(0))
+	s.Adopt(two, isNamed, false, after(10))
+	if wait := s.Wait(); !wait.Over(after(10)) {
+		t.Error("a member is waited for")
+	}
+	s.Adopt(one, func(node string) bool { return node == "n1" }, false, after(20))
+	expectAbsent(t, &s, "n2 62 n3 72 ")
+	if wait := s.Wait(); len(wait.Round(after(20))) != 2 {
+		t.Errorf("asks %v, expected n2 and n3", wait.Round(after(20)))
+	}
+}
+
 func TestScriptsRunOnWhereNoStepsWereGivenUpAndTheCrewIsTheSame(t *testing.T) {
 	var s Scripts
 	for i, c := range []struct {
