@@ -32,8 +32,9 @@ type named struct {
 
 // kept is what was said of a tier.
 type kept struct {
-	Open []openSnapshot `json:"open,omitempty"` // in the order of their steps, at most mostOpen
-	Done []uint64       `json:"done,omitempty"` // steps that were complete last, at most mostOpen
+	Open []openSnapshot    `json:"open,omitempty"` // in the order of their steps, at most mostOpen
+	Done []uint64          `json:"done,omitempty"` // steps that were complete last, at most mostOpen
+	Last map[string]uint64 `json:"last,omitempty"` // the last step of which each node told
 }
 
 // openSnapshot is one of which not all units are written.
@@ -69,10 +70,13 @@ func (m *Machine) wrote(cause events.Event, part events.SnapshotPart) []events.E
 		return nil
 	}
 	k.reach(part.Node, part.Step)
+	tier.reach(part.Node, part.Step)
 	if slices.Contains(tier.Done, part.Step) {
 		return nil
 	}
-	if tier.note(part.Step, units, k.Units, k.Known) {
+	complete := tier.note(part.Step, units, k.Units, k.Known)
+	tier.bound(k.Holds, k.Known)
+	if complete {
 		if !m.isNewest(at, part) {
 			return nil
 		}
@@ -155,7 +159,6 @@ func (t *kept) note(step uint64, units []events.Range, all int, known uint64) (c
 	}
 	t.Open[at].Missing = without(t.Open[at].Missing, units)
 	if len(t.Open[at].Missing) > 0 {
-		t.bound()
 		return false
 	}
 	first := 0
@@ -177,18 +180,43 @@ func (t *kept) withdraw(step uint64, units []events.Range) {
 	}
 }
 
-// bound forgets the snapshot that lacks most, of several the newest, where there are too many.
-func (t *kept) bound() {
+// reach hears how far a node is in a tier.
+func (t *kept) reach(node string, step uint64) {
+	if t.Last == nil {
+		t.Last = map[string]uint64{}
+	}
+	t.Last[node] = max(t.Last[node], step)
+}
+
+// bound forgets a snapshot where there are too many: the oldest that cannot become complete, and else the one that lacks most, of several
+// the newest.
+func (t *kept) bound(holds map[string][]events.Range, known uint64) {
 	if len(t.Open) <= mostOpen {
 		return
 	}
 	most, at := -1, 0
 	for i, open := range t.Open {
+		if t.isLost(open, holds, known) {
+			at = i
+			break
+		}
 		if lacks := count(open.Missing); lacks >= most {
 			most, at = lacks, i
 		}
 	}
 	t.Open = slices.Delete(t.Open, at, at+1)
+}
+
+// isLost reports whether a snapshot lacks a unit of which every holder has told of a later step, and the cluster has come so far: each
+// writes in the order of the steps. O(nodes x ranges of units).
+func (t *kept) isLost(open openSnapshot, holds map[string][]events.Range, known uint64) bool {
+	missing := open.Missing
+	for node, units := range holds {
+		if min(t.Last[node], known) <= open.Step {
+			missing = without(missing, units)
+		}
+	}
+	return len(missing) > 0
 }
 
 func count(ranges []events.Range) (units int) {

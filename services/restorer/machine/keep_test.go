@@ -126,6 +126,21 @@ func TestWhoSpeaksOfStepsThatNeverComeHidesNoneThatDo(t *testing.T) {
 	}
 }
 
+// Each node skips steps while its disk is slow.
+func TestSnapshotsThatCannotBecomeCompleteHideNoneThatCan(t *testing.T) {
+	m := keeps(t)
+	for step := uint64(0); step < 4*mostOpen; step += 2 {
+		writes(t, m, "n1", 1, step, 0, 2)
+		writes(t, m, "n2", 1, step+1, 2, 4)
+	}
+	for step := uint64(100); step < 110; step++ {
+		writes(t, m, "n1", 1, step, 0, 2)
+		if said, expected := writes(t, m, "n2", 1, step, 2, 4), fmt.Sprint("complete ", step); said != expected {
+			t.Errorf("said %q: expected %q", said, expected)
+		}
+	}
+}
+
 // replicated is a machine under whose plan n1, n2 and n3 hold all four layers each.
 func replicated(t *testing.T) *Machine {
 	t.Helper()
