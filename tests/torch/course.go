@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -114,23 +115,32 @@ func (l *listener) Write(output []byte) (int, error) {
 }
 
 // Losses returns the loss of each step from the first on. Workers that completed the same step must tell the same loss,
-// and somebody must tell the loss of each step.
+// and somebody must tell the loss of each step, or behind the next one that both were made: all may be killed before they tell. The loss of
+// such a step is no number.
 func Losses(steps []Step) ([]float64, error) {
 	if len(steps) == 0 {
 		return nil, errors.New("steps: expected some")
 	}
 	last := slices.MaxFunc(steps, func(a, b Step) int { return int(a.Number) - int(b.Number) })
 	losses, known := make([]float64, last.Number), make([]bool, last.Number)
+	made := map[uint64]bool{} // steps behind which as many updates were made
 	for _, step := range steps {
 		i := step.Number - 1
+		made[step.Number] = made[step.Number] || len(step.State) > 0 && step.State[0] == float64(step.Number)
 		if known[i] && losses[i] != step.Loss {
 			return nil, fmt.Errorf("step %d: expected one loss, got %v and, from %s, %v",
 				step.Number, losses[i], step.Worker, step.Loss)
 		}
 		losses[i], known[i] = step.Loss, true
 	}
-	if i := slices.Index(known, false); i >= 0 {
-		return nil, fmt.Errorf("step %d: expected somebody to complete it, and step %d is completed", i+1, last.Number)
+	for i := range losses {
+		switch {
+		case known[i]:
+		case made[uint64(i)+2]:
+			losses[i] = math.NaN()
+		default:
+			return nil, fmt.Errorf("step %d: expected somebody to complete it, and step %d is completed", i+1, last.Number)
+		}
 	}
 	return losses, nil
 }

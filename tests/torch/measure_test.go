@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -101,8 +102,14 @@ func TestLossesAreThoseOfAllStepsAndOneEach(t *testing.T) {
 	if losses, err := Losses(whole); err != nil || len(losses) != 2 || losses[1] != 4 {
 		t.Errorf("got %v, %v", losses, err)
 	}
+	// All scripts of a soak were killed behind step 57,569, before one of them told of it.
+	untold := []Step{{Number: 1, Loss: 5}, {Number: 3, Loss: 3, State: []float64{3, 0.5}}}
+	if losses, err := Losses(untold); err != nil || !math.IsNaN(losses[1]) || CompareLosses(losses, []float64{5, 4, 3}) != nil {
+		t.Errorf("got %v, %v", losses, err)
+	}
 	for expected, steps := range map[string][]Step{
 		"expected some":                  nil,
+		"step 2: expected somebody to":   {{Number: 1, Loss: 5}, {Number: 3, Loss: 3, State: []float64{2, 0.5}}},
 		"step 2: expected somebody":      {{Number: 1, Loss: 5}, {Number: 3, Loss: 3}},
 		"step 1: expected one loss, got": {{Number: 1, Loss: 5}, {Number: 1, Loss: 6}},
 	} {
