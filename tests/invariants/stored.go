@@ -78,8 +78,8 @@ func (l *Log) misread(change change) map[reading]doubt {
 	return all
 }
 
-// counts reports whether a snapshot is of the plan before, or was not undone since it was captured: each later plan went on from its step or
-// one after that. O(changes).
+// counts reports whether a snapshot is of the plan before, or was not undone since it was captured: each later plan went on from its step
+// or one after that. O(changes).
 func (s snapshot) counts(parent string, before []change) bool {
 	if s.plan == parent {
 		return true

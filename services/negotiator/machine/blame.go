@@ -12,7 +12,7 @@ type troubles struct {
 	Busy    map[string]busy `json:"busy"` // by "phase node": members that said they will answer later
 	Breaks  breaks          `json:"breaks"`
 	Poison  poison          `json:"poison,omitzero"`
-	Misread map[string]bool `json:"misread"`          // by "node plan position": snapshots not read lately, or a unit of one behind that; by node: two
+	Misread map[string]bool `json:"misread"`          // by "node plan position": snapshots, or a unit behind it, not read lately; by node: two
 	Differ  string          `json:"differ,omitempty"` // in which bytes those who read the last of these differ
 	Tellers []string        `json:"tellers"`          // of failed transfers, one for each negotiation in a row that failed so
 	Blamed  map[string]int  `json:"blamed"`           // failed transfers since the last commit, by the node that is to blame

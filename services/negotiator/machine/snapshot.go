@@ -34,8 +34,8 @@ func (m *Machine) misreading(failure events.Failure, blamed string) []string {
 	return []string{blamed}
 }
 
-// noteMisread has the next attempt do without the units of a snapshot in which a node differed from others, and without all that it reads of
-// the snapshot if no unit is named, or others differ then: it has an older one perhaps. A node that could not read another one, too, is not
+// noteMisread has the next attempt do without the units of a snapshot in which a node differed from others, and without all that it reads
+// of the snapshot if no unit is named, or others differ then: it has an older one perhaps. A node that could not read another one, too, is not
 // asked for any: what it reads is nothing, or not what others have. Readers that differ, of whom one may be right, are asked for older
 // ones as often as they differ.
 func (m *Machine) noteMisread(node, reason string, units []events.Range, differs bool) {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Replace writes a file in the place of the one before at once, so that nobody ever reads a part of it. It makes a folder that is missing its
-// owner's alone.
+// Replace writes a file in the place of the one before at once, so that nobody ever reads a part of it. It makes a folder that is missing
+// its owner's alone.
 func Replace(file string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
